@@ -58,11 +58,12 @@ type served struct {
 	counts  *counts
 }
 
-// gate knows the callers of the server.
+// gate knows the callers of the server, and the hosts that it calls.
 type gate struct {
-	keys    keyring
-	tries   tries
-	origins origins
+	pictures *fetcher // nil fetches none
+	keys     keyring
+	tries    tries
+	origins  origins
 }
 
 // rooms bound the memory of all requests together.
@@ -173,7 +174,9 @@ func (x *exchange) body() *fields {
 func (x *exchange) readRequest(find func(*fields) *served) (*fields, *served) {
 	f := x.body()
 	m := find(f)
-	f.sees = m.model.Sees()
+	if f.sees = m.model.Sees(); x.s.gate.pictures != nil {
+		f.fetch = (&fetching{x: x}).fetch
+	}
 	return f, m
 }
 

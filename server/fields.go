@@ -23,6 +23,9 @@ type fields struct {
 	echo   bool // part of an answer sent back by a client, with the client's own additions
 	left   *int // values left to the request for texts decoded as a whole
 	sees   bool // the request's model sees pictures
+
+	// fetch gets a picture by its address; nil gets none.
+	fetch func(param, address string) []byte
 }
 
 // parse reads the body of a request.
@@ -48,7 +51,8 @@ func parse(body []byte, h *hints) *fields {
 
 // open returns the fields of an object, each name once.
 func (f *fields) open(path string, raw json.RawMessage) *fields {
-	in := &fields{path: path, values: map[string]json.RawMessage{}, hints: f.hints, left: f.left, sees: f.sees}
+	in := &fields{path: path, values: map[string]json.RawMessage{}, hints: f.hints, left: f.left, sees: f.sees,
+		fetch: f.fetch}
 	if raw[0] != '{' {
 		fail(strings.TrimSuffix(path, "."), "%s, want an object", kindOf(raw))
 	}

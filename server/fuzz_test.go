@@ -114,7 +114,7 @@ func FuzzDataURL(f *testing.F) {
 			t.Fatal(err)
 		}
 		var x karat.Image
-		p := catch(func() { x = readDataURL(&fields{values: map[string]json.RawMessage{"url": raw}, sees: true}, "url") })
+		p := catch(func() { x = readPictureURL(&fields{values: map[string]json.RawMessage{"url": raw}, sees: true}, "url") })
 		switch {
 		case p != nil && (p.status != 400 || p.param != "url"):
 			t.Fatalf("%q: %+v", url, p)

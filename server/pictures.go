@@ -26,17 +26,21 @@ func readPicture(p *fields) karat.Image {
 	if detail := o.oneOf("detail", "auto", "low", "high", "original"); detail != "" && detail != "auto" {
 		o.hints.add(o.path + "detail")
 	}
-	x := readDataURL(o, name)
+	x := readPictureURL(o, name)
 	if o != p {
 		o.done()
 	}
 	return x
 }
 
-// readDataURL reads a picture of a data: URL. Nothing is fetched.
-func readDataURL(f *fields, name string) karat.Image {
-	scheme, rest, _ := strings.Cut(f.needText(name), ":")
+// readPictureURL reads a picture of a data: URL, or fetches a picture from a host that the operator lists.
+func readPictureURL(f *fields, name string) karat.Image {
+	address := f.needText(name)
+	scheme, rest, _ := strings.Cut(address, ":")
 	if !strings.EqualFold(scheme, "data") {
+		if f.sees && f.fetch != nil {
+			return karat.Image{Data: f.fetch(f.path+name, address)}
+		}
 		throw(unsupported(f.path+name, "%s: this server fetches no addresses: pictures come as data: URLs, "+
 			"data:image/png;base64,...", f.path+name))
 	}
@@ -81,7 +85,7 @@ func toolResult(id, name string, parts []karat.Part) karat.ToolResult {
 func anthropicPicture(b *fields) (x karat.Image) {
 	s := b.needObject("source")
 	if s.kind("A source", "", "base64", "url") == "url" {
-		x = readDataURL(s, "url")
+		x = readPictureURL(s, "url")
 	} else {
 		s.needOneOf("media_type", pictureTypes...)
 		x = decodePicture(s, s.path+"data", s.needText("data"))

@@ -11,10 +11,10 @@
 // Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, recent.go (kept
 // responses), anthropic.go, anthropic_request.go, ollama.go, ollama_request.go, ollama_models.go, models.go, tokens.go,
 // embeddings.go, rerank.go, batch_run.go, batches.go, files.go, store.go; health.go; common to the APIs: openai.go,
-// pictures.go, reasoning.go, blocks.go (parts of an answer), turn.go (conversations), tools.go, metrics.go, trace.go,
-// request.go (the request inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go (models);
-// rights and bounds of callers: guard.go, keys.go, rooms.go, body.go; stream.go, fields.go (JSON of requests), json.go,
-// problem.go.
+// pictures.go, fetch.go, reasoning.go, blocks.go (parts of an answer), turn.go (conversations), tools.go, metrics.go,
+// trace.go, request.go (the request inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go
+// (models); rights and bounds of callers: guard.go, keys.go, rooms.go, body.go; stream.go, fields.go (JSON of
+// requests), json.go, problem.go.
 package server
 
 import (
@@ -49,13 +49,16 @@ type Options struct {
 	Origins []string
 	// NoToolFallback refuses tools without a place in the chat template. By default a text tells the model about them.
 	NoToolFallback bool
-	MaxBody        int64                   // most bytes of a request; 0 is 32 MiB
-	Requests       int                     // maximum of answers computed or waiting, else 429; 0 is 256
-	ReceiptKey     ed25519.PrivateKey      // signs receipts of answers; nil makes none
-	Store          string                  // folder of files and batches; "" has none
-	Trace          func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
-	Pages          map[string]http.Handler // by paths, including /; they also need a key
-	Log            *slog.Logger            // of requests, without their texts; nil is none
+	// ImageHosts are the hosts whose pictures are fetched by http and https addresses in requests: HOST, HOST:PORT or
+	// *.DOMAIN; nil fetches none. An address that is not public must be listed itself.
+	ImageHosts []string
+	MaxBody    int64                   // most bytes of a request; 0 is 32 MiB
+	Requests   int                     // maximum of answers computed or waiting, else 429; 0 is 256
+	ReceiptKey ed25519.PrivateKey      // signs receipts of answers; nil makes none
+	Store      string                  // folder of files and batches; "" has none
+	Trace      func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
+	Pages      map[string]http.Handler // by paths, including /; they also need a key
+	Log        *slog.Logger            // of requests, without their texts; nil is none
 }
 
 // New makes a server. New reads the models' files, for their fingerprints, until the end of ctx.
@@ -84,6 +87,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	if s.gate.origins, err = newOrigins(o.Origins); err != nil {
 		return nil, err
+	}
+	if len(o.ImageHosts) > 0 {
+		if s.gate.pictures, err = newFetcher(o.ImageHosts); err != nil {
+			return nil, err
+		}
 	}
 	s.telemetry = newTelemetry()
 	s.pool, s.ranker = newPool(s, o), rankers{s}

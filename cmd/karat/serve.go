@@ -32,6 +32,7 @@ type serveFlags struct {
 	keyFile                 string
 	noKey                   bool
 	aliases, hosts, origins []string
+	imageHosts              []string
 	queue, loaded           int
 	memory                  size
 	noToolFallback, noPage  bool
@@ -50,6 +51,7 @@ func newServeCommand() *cobra.Command {
 	c.flags("alias", &f.aliases, "host", &f.host, "port", &f.port, "unix", file(&f.socket), "api-key-file",
 		file(&f.keyFile), "no-api-key", &f.noKey, "allow-host", &f.hosts, "no-tool-fallback", &f.noToolFallback,
 		"allow-origin", &f.origins,
+		"image-url-hosts", &f.imageHosts,
 		"tls-cert", file(&f.cert), "tls-key", file(&f.key), "max-requests", &f.queue, "max-loaded", &f.loaded,
 		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config),
 		"receipts", &f.receipts, "receipt-key", file(&f.receiptKey), "store",
@@ -174,7 +176,7 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	if l, err = f.encrypt(l); err != nil {
 		return err
 	}
-	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins,
+	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, ImageHosts: f.imageHosts,
 		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if f.receipts {
 		if so.ReceiptKey, err = signingKey(f.receiptKey); err != nil {
