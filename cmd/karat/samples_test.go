@@ -55,8 +55,10 @@ func shownOutputs(lines []string) (list []shownOutput) {
 // outputs runs the commands of all samples in one shell, and gives what each wrote.
 func outputs(t *testing.T, testdata string, list []shownOutput) [][]string {
 	dir := t.TempDir()
-	if err := os.Symlink(testdata, filepath.Join(dir, "testdata")); err != nil {
-		t.Fatal(err)
+	for name, to := range map[string]string{"testdata": testdata, "docs": filepath.Join(golden.Root(t), "docs")} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var script strings.Builder
 	for i, s := range list {

@@ -1,6 +1,9 @@
 package mistake
 
 import (
+	"cmp"
+	"flag"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -61,5 +64,42 @@ func TestEntries(t *testing.T) {
 	}
 	if _, ok := Find("x_none"); ok {
 		t.Error("Find finds what there is not")
+	}
+}
+
+var update = flag.Bool("update", false, "write the table of causes in docs/parity.md again")
+
+// TestCausesPage: docs/parity.md lists the causes, an operation a row, in the catalogue's order.
+func TestCausesPage(t *testing.T) {
+	var ops []string
+	names := map[string][]string{}
+	for _, c := range All() {
+		op := cmp.Or(c.Op, "any value")
+		if names[op] == nil {
+			ops = append(ops, op)
+		}
+		names[op] = append(names[op], c.ID)
+	}
+	want := "| operation | causes |\n|---|---|\n"
+	for _, op := range ops {
+		want += "| " + op + " | " + strings.Join(names[op], ", ") + " |\n"
+	}
+	const path, begin = "../../../docs/parity.md", "-run TestCausesPage -update -->\n"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(page), begin)
+	got, after, _ := strings.Cut(rest, "\n\n")
+	switch {
+	case !ok:
+		t.Fatal("docs/parity.md has no place for the table")
+	case got+"\n" == want:
+	case !*update:
+		t.Errorf("docs/parity.md: %q wants another table; go test ./internal/lab/mistake -run TestCausesPage -update writes it", got)
+	default:
+		if err := os.WriteFile(path, []byte(before+begin+want+"\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
