@@ -342,12 +342,12 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 // chatIDs returns the ids of a rendered conversation, and the rows of its pictures.
 func (m *Model) chatIDs(ctx context.Context, messages []Message, o GenerateOptions) (ids []int32, mixed engine.Mixed,
 	err error) {
+	if images := imagesOf(messages); len(images) > 0 {
+		return m.look(ctx, messages, images, o)
+	}
 	text, said, err := m.conversation(ctx, messages, o)
 	if err != nil {
 		return nil, mixed, err
-	}
-	if images := imagesOf(messages); len(images) > 0 {
-		return m.look(ctx, text, said, images)
 	}
 	ids, err = m.prompt(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
 	return ids, mixed, err
@@ -363,17 +363,17 @@ func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOption
 // TokenizeChat returns the ids of the rendered conversation. The name of a special token counts if written by the
 // template; in messages a name is text. An ExceedsContext conversation is ErrFull.
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) (ids []int, err error) {
-	text, said, err := m.conversation(ctx, messages, o)
-	if err == nil && m.ExceedsContext(text) {
-		err = m.full()
-	}
-	if images := imagesOf(messages); err == nil && len(images) > 0 {
+	if images := imagesOf(messages); len(images) > 0 {
 		var list []int32
-		list, _, err = m.look(ctx, text, said, images)
+		list, _, err = m.look(ctx, messages, images, o)
 		for _, id := range list {
 			ids = append(ids, int(id))
 		}
 		return ids, err
+	}
+	text, said, err := m.conversation(ctx, messages, o)
+	if err == nil && m.ExceedsContext(text) {
+		err = m.full()
 	}
 	if err != nil {
 		return nil, err

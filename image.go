@@ -124,10 +124,101 @@ func imagesOf(messages []Message) (all []shown) {
 	return all
 }
 
-// look returns the ids of a rendered conversation with pictures, and what stands in place of some ids. The template
-// writes a text for each picture, which becomes the picture's marks, and a token for each of its rows.
-func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, images []shown) (ids []int32,
+// scene is a rendered conversation with pictures.
+type scene struct {
+	text   string
+	said   []tokenizer.Span // of messages
+	places []tokenizer.Span // of the pictures
+	around [2]string        // texts around each, not yet written
+}
+
+// stage renders a conversation with pictures. A template that takes no lists of parts gets a word for each picture, in
+// whose place comes the text that the model's own template has.
+func (m *Model) stage(ctx context.Context, messages []Message, images []shown, o GenerateOptions) (s scene, err error) {
+	if err := m.blind(); err != nil {
+		return s, err
+	}
+	kind := m.opened.Checkpoint.Tower.Kind
+	s.text, s.said, err = m.conversation(ctx, messages, o)
+	if err == nil {
+		s.places = outside(s.text, kind.Image, s.said)
+	}
+	if len(s.places) > 0 || ctx == nil || ctx.Err() != nil || errors.Is(err, ErrFull) {
+		return s, err
+	}
+	word := pictureWord(messages)
+	text, said, refused := m.conversation(ctx, worded(messages, word), o)
+	places := outside(text, word, nil)
+	if refused != nil || len(places) != len(images) {
+		return s, err
+	}
+	return scene{text, without(said, places), places, kind.Around}, nil
+}
+
+// pictureWord returns a word that is in no message.
+func pictureWord(messages []Message) string {
+	h := sha256.New()
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch p := p.(type) {
+			case Text:
+				fmt.Fprintf(h, "%q", p)
+			case ToolResult:
+				fmt.Fprintf(h, "%q", p.Content)
+			}
+		}
+	}
+	return fmt.Sprintf("picture%x", h.Sum(nil))
+}
+
+// worded returns messages with a word for each picture.
+func worded(messages []Message, word string) []Message {
+	messages = slices.Clone(messages)
+	for i := range messages {
+		parts := slices.Clone(messages[i].Parts)
+		for k, p := range parts {
+			switch p := p.(type) {
+			case Image:
+				parts[k] = Text(word)
+			case ToolResult:
+				p.Content += strings.Repeat(word, len(p.Images))
+				p.Images, parts[k] = nil, p
+			}
+		}
+		messages[i].Parts = parts
+	}
+	return messages
+}
+
+// without returns spans less the places, both ascending.
+func without(spans, places []tokenizer.Span) (rest []tokenizer.Span) {
+	for _, s := range spans {
+		for _, p := range places {
+			if p.From >= s.From && p.To <= s.To {
+				if s.From < p.From {
+					rest = append(rest, tokenizer.Span{From: s.From, To: p.From})
+				}
+				s.From = p.To
+			}
+		}
+		if s.From < s.To {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+// look returns the ids of a conversation with pictures, and what stands in place of some ids. The template writes a text
+// for each picture, which becomes the picture's marks, and a token for each of its rows.
+func (m *Model) look(ctx context.Context, messages []Message, images []shown, o GenerateOptions) (ids []int32,
 	mixed engine.Mixed, err error) {
+	stage, err := m.stage(ctx, messages, images, o)
+	if err != nil {
+		return nil, mixed, err
+	}
+	if m.ExceedsContext(stage.text) {
+		return nil, mixed, m.full()
+	}
 	var seen []*seenImage
 	rows := 0
 	for _, x := range images {
@@ -149,22 +240,23 @@ func (m *Model) look(ctx context.Context, text string, said []tokenizer.Span, im
 		return nil, mixed, fmt.Errorf("%s: the tokenizer has no token %s for pictures", m.opened.Checkpoint.Path,
 			kind.Image)
 	}
-	places := outside(text, kind.Image, said)
-	if len(places) != len(images) {
-		return nil, mixed, fmt.Errorf("the chat template writes %d of %d pictures (%s)", len(places), len(images),
-			kind.Image)
+	if n := len(stage.places); n != len(images) {
+		return nil, mixed, fmt.Errorf("the chat template writes %d of %d pictures (%s)", n, len(images), kind.Image)
 	}
 	var b strings.Builder
 	var tokens []*row // of the tokens with the id, in order; nil for a mark's
-	at, moved, literal := 0, said, []tokenizer.Span(nil)
-	for i, place := range append(places, len(text)) {
-		for ; len(moved) > 0 && moved[0].From < place; moved = moved[1:] {
+	at, moved, literal := 0, stage.said, []tokenizer.Span(nil)
+	end := len(stage.text)
+	for i, place := range append(stage.places, tokenizer.Span{From: end, To: end}) {
+		for ; len(moved) > 0 && moved[0].From < place.From; moved = moved[1:] {
 			by := b.Len() - at
 			literal = append(literal, tokenizer.Span{From: moved[0].From + by, To: moved[0].To + by})
 		}
-		b.WriteString(text[at:place])
-		if at = place + len(kind.Image); i < len(seen) {
+		b.WriteString(stage.text[at:place.From])
+		if at = place.To; i < len(seen) {
+			b.WriteString(stage.around[0])
 			tokens = seen[i].write(&b, kind.Image, tokens)
+			b.WriteString(stage.around[1])
 		}
 	}
 	ids, err = m.prompt(ctx, b.String(), tokenizer.Options{ParseSpecial: true, Literal: literal})
@@ -207,7 +299,7 @@ func (s *seenImage) write(b *strings.Builder, token string, tokens []*row) []*ro
 }
 
 // outside returns the places of a marker in text outside of spans, which ascend.
-func outside(text, marker string, said []tokenizer.Span) (places []int) {
+func outside(text, marker string, said []tokenizer.Span) (places []tokenizer.Span) {
 	for at := 0; ; at++ {
 		i := strings.Index(text[at:], marker)
 		if i < 0 {
@@ -218,7 +310,7 @@ func outside(text, marker string, said []tokenizer.Span) (places []int) {
 			said = said[1:]
 		}
 		if len(said) == 0 || said[0].From >= at+len(marker) {
-			places = append(places, at)
+			places = append(places, tokenizer.Span{From: at, To: at + len(marker)})
 		}
 	}
 }

@@ -97,3 +97,37 @@ func TestImageStates(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainTemplates: a template that takes texts alone has the text around a picture of the model's own, and what a
+// message says in its words is text.
+func TestPlainTemplates(t *testing.T) {
+	for _, c := range []struct {
+		name, image string
+		names       map[int]string
+	}{
+		{"qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>", map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}},
+		{"mistral3", "[IMG]", map[int]string{514: "[IMG]", 515: "[IMG_BREAK]", 516: "[IMG_END]"}},
+	} {
+		m, say := looking(t, c.name, c.image, c.names, karat.Options{})
+		said := say[0].Parts
+		say[0].Parts = []karat.Part{karat.Text("ab"), said[0], karat.Text("b" + c.image), said[1]}
+		var want []int
+		for _, template := range []string{
+			`{{ '<t3>' }}{% for x in messages[0].content %}{% if x.type == 'image' %}` + c.image + `{% else %}{{ x.text }}{% endif %}{% endfor %}{{ '<t4>' }}`,
+			`{{ '<t3>' + messages[0].content + '<t4>' }}`, `{{ '<t3>' }}{{ messages[0].content }}{{ '<t4>' }}`,
+			`{{ '<t3>' }}{{ messages[0].content | trim }}{{ '<t4>' }}`,
+		} {
+			ids, err := m.TokenizeChat(t.Context(), say, karat.GenerateOptions{Template: template})
+			if want == nil {
+				want = ids
+			}
+			if err != nil || len(ids) < 20 || !slices.Equal(ids, want) {
+				t.Errorf("%s: %s: %v, want %v; %v", c.name, template, ids, want, err)
+			}
+		}
+		_, err := m.TokenizeChat(t.Context(), say, karat.GenerateOptions{Template: `{{ 'no content' }}`})
+		if err == nil || !strings.Contains(err.Error(), "template") {
+			t.Errorf("%s: a template without the content: %v", c.name, err)
+		}
+	}
+}
