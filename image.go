@@ -208,8 +208,8 @@ func without(spans, places []tokenizer.Span) (rest []tokenizer.Span) {
 	return rest
 }
 
-// look returns the ids of a conversation with pictures, and what stands in place of some ids. The template writes a text
-// for each picture, which becomes the picture's marks, and a token for each of its rows.
+// look returns the ids of a conversation with pictures, and what stands in place of some ids. The template writes a
+// text for each picture, which becomes the picture's marks, and a token for each of its rows.
 func (m *Model) look(ctx context.Context, messages []Message, images []shown, o GenerateOptions) (ids []int32,
 	mixed engine.Mixed, err error) {
 	stage, err := m.stage(ctx, messages, images, o)
