@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/image"
 	"github.com/karat-run/karat/internal/tokenizer"
@@ -32,10 +31,9 @@ type eye struct {
 
 // seenImage is a picture with its rows.
 type seenImage struct {
-	hash    [sha256.Size]byte
-	picture *vision.Picture
-	rows    [][]float32
-	bytes   int
+	vision.Seen
+	hash  [sha256.Size]byte
+	bytes int
 }
 
 // close frees the tower.
@@ -82,16 +80,16 @@ func (m *Model) see(ctx context.Context, data []byte) (s *seenImage, err error) 
 		return nil, err
 	}
 	s = &seenImage{hash: hash}
-	if s.picture, err = e.model.Prepare(pixels); err != nil {
+	if s.Picture, err = e.model.Prepare(pixels); err != nil {
 		return nil, err
 	}
-	if s.picture.Rows > m.opened.Engine.Context() {
+	if s.Rows > m.opened.Engine.Context() {
 		return nil, m.full()
 	}
-	if s.rows, err = e.model.Encode(ctx, s.picture); err != nil {
+	if s.Values, err = e.model.Encode(ctx, s.Picture); err != nil {
 		return nil, err
 	}
-	for _, row := range s.rows {
+	for _, row := range s.Values {
 		s.bytes += 4 * len(row)
 	}
 	for e.bytes += s.bytes; e.bytes > keptRows && len(e.seen) > 0; e.seen = e.seen[1:] {
@@ -229,7 +227,7 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		if err != nil {
 			return nil, mixed, &MessageError{x.message, fmt.Errorf("part %d: %w", x.part, err)}
 		}
-		if rows += s.picture.Rows; rows > m.opened.Engine.Context() { // before the next is computed
+		if rows += s.Rows; rows > m.opened.Engine.Context() { // before the next is computed
 			return nil, mixed, m.full()
 		}
 		seen = append(seen, s)
@@ -244,7 +242,7 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		return nil, mixed, fmt.Errorf("the chat template writes %d of %d pictures (%s)", n, len(images), kind.Image)
 	}
 	var b strings.Builder
-	var tokens []*row // of the tokens with the id, in order; nil for a mark's
+	var tokens []*vision.Row // of the tokens with the id, in order; nil for a mark's
 	at, moved, literal := 0, stage.said, []tokenizer.Span(nil)
 	end := len(stage.text)
 	for i, place := range append(stage.places, tokenizer.Span{From: end, To: end}) {
@@ -255,7 +253,7 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		b.WriteString(stage.text[at:place.From])
 		if at = place.To; i < len(seen) {
 			b.WriteString(stage.around[0])
-			tokens = seen[i].write(&b, kind.Image, tokens)
+			tokens = seen[i].Write(&b, kind.Image, tokens)
 			b.WriteString(stage.around[1])
 		}
 	}
@@ -279,25 +277,6 @@ func (m *Model) picture(ids []int32) int {
 	})
 }
 
-// row is a row of a picture.
-type row struct {
-	of    *seenImage
-	index int
-}
-
-// write writes a picture's marks, and appends its tokens.
-func (s *seenImage) write(b *strings.Builder, token string, tokens []*row) []*row {
-	for _, mark := range s.picture.Marks {
-		b.WriteString(mark.Text)
-		tokens = append(tokens, make([]*row, strings.Count(mark.Text, token))...)
-		for i := mark.From; i < mark.To; i++ {
-			b.WriteString(token)
-			tokens = append(tokens, &row{s, i})
-		}
-	}
-	return tokens
-}
-
 // outside returns the places of a marker in text outside of spans, which ascend.
 func outside(text, marker string, said []tokenizer.Span) (places []tokenizer.Span) {
 	for at := 0; ; at++ {
@@ -316,44 +295,11 @@ func outside(text, marker string, said []tokenizer.Span) (places []tokenizer.Spa
 }
 
 // mix places rows at the tokens of pictures among ids.
-func (m *Model) mix(ids []int32, id int32, tokens []*row) (mixed engine.Mixed, err error) {
-	mixed.Embeddings = make([][]float32, len(ids))
-	parts, next, k := make([][3]int32, len(ids)), int32(0), 0
-	var last *row
-	for i := range ids {
-		parts[i] = [3]int32{next, next, next}
-		if ids[i] != id {
-			next++
-			last = nil
-			continue
-		}
-		if k == len(tokens) {
-			return mixed, errors.New("a prompt has more tokens of pictures than rows")
-		}
-		x := tokens[k]
-		if k++; x == nil {
-			next++
-			continue
-		}
-		mixed.Embeddings[i] = x.of.rows[x.index]
-		if m.opened.Checkpoint.Tower.Kind.Padded {
-			ids[i] = 0
-		}
-		if last == nil || last.of != x.of || x.index == 0 {
-			mixed.Groups = append(mixed.Groups, backend.Group{First: int32(i), End: int32(i)})
-		}
-		mixed.Groups[len(mixed.Groups)-1].End++
-		place, size := x.of.picture.Places[x.index], x.of.picture.Tiles[0]
-		parts[i] = [3]int32{next, next + int32(place[0]), next + int32(place[1])}
-		if last = x; x.index == len(x.of.rows)-1 {
-			next += int32(max(size.Height, size.Width))
-		}
-	}
-	if k != len(tokens) {
-		return mixed, errors.New("a prompt has fewer tokens of pictures than rows")
-	}
+func (m *Model) mix(ids []int32, id int32, rows []*vision.Row) (mixed engine.Mixed, err error) {
+	x, err := m.eye.model.Mix(ids, id, rows)
+	mixed = engine.Mixed{Embeddings: x.Embeddings, Groups: x.Groups}
 	if m.opened.Engine.Turns() {
-		mixed.Parts = parts
+		mixed.Parts = x.Parts
 	}
-	return mixed, nil
+	return mixed, err
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -33,6 +34,8 @@ type Model struct {
 	Want func(*graph.Node) bool
 	Tap  backend.Tap
 
+	Config []byte // preprocessor_config.json
+
 	sight     family.Sight
 	processor *processor.Processor
 	b         backend.Backend
@@ -47,7 +50,7 @@ type Model struct {
 // Open records the tower's graph and reads its processor. library resizes pictures, "" being the family's own. Plans
 // are held until b is closed.
 func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model, error) {
-	m := &Model{Kind: t.Kind, Width: t.Values.Int("out_hidden_size"), b: b}
+	m := &Model{Kind: t.Kind, Width: t.Values.Int("out_hidden_size"), Config: t.Processor, b: b}
 	var err error
 	if m.Graph, m.sight, err = arch.Tower(t); err != nil {
 		return nil, err
@@ -59,7 +62,6 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 	if m.processor, err = processor.Read(t.Processor, library); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Path, err)
 	}
-	m.processor.Align(m.sight.Patch * max(m.sight.Side, 1))
 	blank := &image.Image{Width: m.sight.Patch, Height: m.sight.Patch, Pix: make([]byte, 3*m.sight.Patch*m.sight.Patch)}
 	if n := len(m.processor.Values.Patch(nil, blank, 0, 0, m.sight.Patch)); n != m.input() {
 		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has %d numbers, the model's have %d", t.Path, n,
@@ -89,18 +91,31 @@ type Picture struct {
 	Rows   int           // of Encode's result
 	Places [][2]int      // of the rows: row and column in their tile
 
+	Advance int // positions from the first row's to the next token's, where positions have three parts
+
 	tiles []tile
 }
 
 // Prepare resizes a picture.
 func (m *Model) Prepare(picture *image.Image) (*Picture, error) {
-	in, err := m.processor.Prepare(picture)
+	return m.PrepareBy(m.processor, picture, nil)
+}
+
+// PrepareBy resizes a picture by a processor, perhaps another one than the model's, and lets change, if not nil, change
+// the tiles.
+func (m *Model) PrepareBy(by *processor.Processor, picture *image.Image, change func(*processor.Input)) (*Picture,
+	error) {
+	by.Align(m.sight.Patch * max(m.sight.Side, 1))
+	in, err := by.Prepare(picture)
 	if err != nil {
 		return nil, err
 	}
+	if change != nil {
+		change(in)
+	}
 	p := &Picture{View: family.View{Rows: in.Rows, Cols: in.Cols}}
 	for _, x := range in.Tiles {
-		t, err := cut(x, &m.processor.Values, m.sight)
+		t, err := cut(x, &by.Values, m.sight)
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +125,82 @@ func (m *Model) Prepare(picture *image.Image) (*Picture, error) {
 			p.Places = append(p.Places, [2]int{i / t.folded.Width, i % t.folded.Width})
 		}
 	}
-	p.Marks = m.Kind.Marks(p.View)
+	p.Marks, p.Advance = m.Kind.Marks(p.View), max(p.View.Tiles[0].Height, p.View.Tiles[0].Width)
 	return p, nil
+}
+
+// Tile is a tile's patches as a step without a sequence. Row i of the step's result is row Places[i] of the tile's.
+type Tile struct {
+	*backend.Step
+	Grid   graph.Grid // of the patches
+	Places []int
+}
+
+// Tiles returns the tiles of a picture.
+func (m *Model) Tiles(p *Picture) (all []Tile) {
+	for _, t := range p.tiles {
+		x := Tile{Step: &backend.Step{}, Grid: t.grid}
+		x.Places = t.add(x.Step, nil, 0, m.sight)
+		all = append(all, x)
+	}
+	return all
+}
+
+// Raster returns the places of a tile's patches, row of a step by row of the picture, as transformers has them: nil
+// where both orders are the same.
+func (m *Model) Raster(t *Tile) (rows []int) {
+	if m.Order() == processor.BlocksTwice {
+		return nil
+	}
+	for _, at := range t.Parts {
+		rows = append(rows, int(at[1])*t.Grid.Width+int(at[2]))
+	}
+	return rows
+}
+
+// Order returns the order of a patch's values, and of the patches, as transformers has them.
+func (m *Model) Order() processor.Order { return m.processor.Order() }
+
+// Takes returns how the tower takes pictures.
+func (m *Model) Takes() family.Sight { return m.sight }
+
+// Run computes the rows of a tile, in the step's order.
+func (m *Model) Run(ctx context.Context, t Tile) ([][]float32, error) {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	if err := m.compile(len(t.Tokens)); err != nil {
+		return nil, err
+	}
+	return m.step(ctx, &backend.Step{Tokens: t.Tokens, Pos: t.Pos, Parts: t.Parts, Embeddings: t.Embeddings,
+		Groups: t.Groups, Outputs: t.Outputs, Seqs: make([]*kv.Sequence, len(t.Tokens))}, len(t.Places))
+}
+
+// step runs a step; rows without a sequence have one in common.
+func (m *Model) step(ctx context.Context, s *backend.Step, outputs int) ([][]float32, error) {
+	s.Cache = m.cache
+	if s.Seqs[0] == nil {
+		seq := m.pool.NewSequence()
+		defer seq.Free()
+		if err := seq.Grow(len(s.Tokens)); err != nil {
+			return nil, err
+		}
+		for i := range s.Seqs {
+			s.Seqs[i] = seq
+		}
+	}
+	out, err := m.plan.Run(ctx, s, m.Tap)
+	if err != nil {
+		return nil, err
+	}
+	size := m.Graph.Result().Shape.Size()
+	if len(out) != outputs*size {
+		return nil, errors.New("a picture has other rows than its places")
+	}
+	rows := make([][]float32, outputs)
+	for i := range rows {
+		rows[i] = slices.Clone(out[i*size : (i+1)*size])
+	}
+	return rows, nil
 }
 
 // together is the patches of small tiles computed in a step.
@@ -166,7 +255,7 @@ func (m *Model) compile(rows int) (err error) {
 
 // encode computes tiles in a step.
 func (m *Model) encode(ctx context.Context, tiles []tile) ([][]float32, error) {
-	s := &backend.Step{Cache: m.cache}
+	s := &backend.Step{}
 	var places []int // of the outputs among the rows
 	for _, t := range tiles {
 		seq := m.pool.NewSequence()
@@ -176,17 +265,86 @@ func (m *Model) encode(ctx context.Context, tiles []tile) ([][]float32, error) {
 		}
 		places = append(places, t.add(s, seq, len(places), m.sight)...)
 	}
-	out, err := m.plan.Run(ctx, s, m.Tap)
+	out, err := m.step(ctx, s, len(places))
 	if err != nil {
 		return nil, err
 	}
-	size := m.Graph.Result().Shape.Size()
-	if len(out) != len(places)*size {
-		return nil, errors.New("a picture has other rows than its places")
-	}
 	rows := make([][]float32, len(places))
 	for i, at := range places {
-		rows[at] = slices.Clone(out[i*size : (i+1)*size])
+		rows[at] = out[i]
 	}
 	return rows, nil
+}
+
+// Seen is a picture with its rows.
+type Seen struct {
+	*Picture
+	Values [][]float32 // Encode's
+}
+
+// Row is a row of a picture in a prompt.
+type Row struct {
+	Of    *Seen
+	Index int
+}
+
+// Write writes a picture's marks, with a token for each row, and appends the rows; nil for a token of a mark.
+func (s *Seen) Write(b *strings.Builder, token string, rows []*Row) []*Row {
+	for _, mark := range s.Marks {
+		b.WriteString(mark.Text)
+		rows = append(rows, make([]*Row, strings.Count(mark.Text, token))...)
+		for i := mark.From; i < mark.To; i++ {
+			b.WriteString(token)
+			rows = append(rows, &Row{s, i})
+		}
+	}
+	return rows
+}
+
+// Mixed is the part of a prompt besides its tokens.
+type Mixed struct {
+	Embeddings [][]float32     // of the tokens; nil for text
+	Parts      [][3]int32      // positions
+	Groups     []backend.Group // runs of rows of one picture
+}
+
+// Mix places rows at the tokens of pictures, id, among ids.
+func (m *Model) Mix(ids []int32, id int32, rows []*Row) (x Mixed, err error) {
+	x.Embeddings = make([][]float32, len(ids))
+	x.Parts = make([][3]int32, len(ids))
+	next, k := int32(0), 0
+	var last *Row
+	for i := range ids {
+		x.Parts[i] = [3]int32{next, next, next}
+		if ids[i] != id {
+			next++
+			last = nil
+			continue
+		}
+		if k == len(rows) {
+			return x, errors.New("a prompt has more tokens of pictures than rows")
+		}
+		r := rows[k]
+		if k++; r == nil {
+			next++
+			continue
+		}
+		x.Embeddings[i] = r.Of.Values[r.Index]
+		if m.Kind.Padded {
+			ids[i] = 0
+		}
+		if last == nil || last.Of != r.Of || r.Index == 0 {
+			x.Groups = append(x.Groups, backend.Group{First: int32(i), End: int32(i)})
+		}
+		x.Groups[len(x.Groups)-1].End++
+		place := r.Of.Places[r.Index]
+		x.Parts[i] = [3]int32{next, next + int32(place[0]), next + int32(place[1])}
+		if last = r; r.Index == len(r.Of.Values)-1 {
+			next += int32(r.Of.Advance)
+		}
+	}
+	if k != len(rows) {
+		return x, errors.New("a prompt has fewer tokens of pictures than rows")
+	}
+	return x, nil
 }

@@ -22,14 +22,14 @@ func byArea(s *settings, m *image.Image) (*Input, error) {
 	if max(w, h) > 200*min(w, h) {
 		return nil, fmt.Errorf("the picture has %dx%d pixels: a side may be 200 times as long as the other", w, h)
 	}
-	width, height := within(w, h, factor, 0, least, most)
+	width, height := s.within(w, h, factor, 0, least, most)
 	return s.whole(m, width, height)
 }
 
 // within returns sides that are multiples of factor and at least shortest, about as long as w and h, and whose area is
 // from least to most as far as multiples allow.
-func within(w, h, factor, shortest, least, most int) (width, height int) {
-	width, height = max(shortest, multiple(w, factor)), max(shortest, multiple(h, factor))
+func (s *settings) within(w, h, factor, shortest, least, most int) (width, height int) {
+	width, height = max(shortest, s.multiple(w, factor)), max(shortest, s.multiple(h, factor))
 	area, f := float64(w*h), float64(factor)
 	switch {
 	case width*height > most:

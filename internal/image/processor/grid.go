@@ -18,9 +18,9 @@ func toGrid(s *settings, m *image.Image) (*Input, error) {
 		return nil, err
 	}
 	w, h, token := m.Width, m.Height, factor*factor
-	side := func(x int) int { return max(s.EncoderPatch, multiple(x, factor)) }
+	side := func(x int) int { return max(s.EncoderPatch, s.multiple(x, factor)) }
 	large := float64(side(w)*side(h)) > float64(s.MaxTokens*token)*s.Tolerance
-	width, height := within(w, h, factor, factor, s.MinTokens*token, s.MaxTokens*token)
+	width, height := s.within(w, h, factor, factor, s.MinTokens*token, s.MaxTokens*token)
 	if splits := (s.Splitting == nil || *s.Splitting) && s.MaxTiles > 1; !splits || !large {
 		return s.whole(m, width, height)
 	}

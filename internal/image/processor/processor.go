@@ -57,9 +57,21 @@ const (
 // which the publisher's program multiplies. (transformers, models/pixtral/processing_pixtral.py)
 func (p *Processor) Align(block int) { p.settings.block = block }
 
+// Steps are the parts of preparing that another program may do otherwise. The zero value is a processor's own.
+type Steps struct {
+	Library image.Resizer
+	Round   func(sides float64) float64 // of sides in multiples; nil is half to even
+	Resize  func(m *image.Image, width, height int, f image.Filter) (*image.Image, error)
+}
+
 // Read returns the processor of a preprocessor_config.json. Another library than the processor's own may be asked for:
 // publishers' files name the fast processors, which resize by torchvision, or the others, which resize by Pillow.
 func Read(config []byte, library image.Resizer) (*Processor, error) {
+	return ReadWith(config, Steps{Library: library})
+}
+
+// ReadWith returns the processor of a preprocessor_config.json with other steps.
+func ReadWith(config []byte, steps Steps) (*Processor, error) {
 	var named settings
 	if err := json.Unmarshal(config, &named); err != nil {
 		return nil, fmt.Errorf("preprocessor_config.json: %w", err)
@@ -73,13 +85,16 @@ func Read(config []byte, library image.Resizer) (*Processor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preprocessor_config.json: %w", err)
 	}
-	if s.library = library; library == "" {
-		s.library = kind.library
+	if s.Steps = steps; s.Library == "" {
+		s.Library = kind.library
 	}
 	p := &Processor{settings: *s, tiles: kind.tiles}
 	p.Values = p.settings.values(kind.order)
 	return p, nil
 }
+
+// Filter returns the filter that resizes pictures.
+func (p *Processor) Filter() image.Filter { return p.filter }
 
 // Prepare resizes a picture and cuts it into tiles.
 func (p *Processor) Prepare(m *image.Image) (*Input, error) { return p.tiles(&p.settings, m) }

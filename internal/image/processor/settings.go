@@ -22,9 +22,9 @@ type settings struct {
 	Patch     side      `json:"patch_size"`
 	Merge     int       `json:"merge_size"`
 
-	library image.Resizer
-	filter  image.Filter
-	block   int // pixels along a side of the tower's blocks; 0 if unknown
+	Steps
+	filter image.Filter
+	block  int // pixels along a side of the tower's blocks; 0 if unknown
 	areaSettings
 	cropSettings
 	budgetSettings
@@ -163,7 +163,10 @@ func (s *settings) resize(m *image.Image, width, height int) (*image.Image, erro
 		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %dx%d pixels, the limit is %d", width,
 			height, most)
 	}
-	return m.Resize(width, height, s.filter, s.library)
+	if s.Resize != nil {
+		return s.Resize(m, width, height, s.filter)
+	}
+	return m.Resize(width, height, s.filter, s.Library)
 }
 
 // whole returns a picture of one tile.
@@ -176,7 +179,13 @@ func (s *settings) whole(m *image.Image, width, height int) (*Input, error) {
 }
 
 // multiple returns x rounded to a multiple of n, half to even as Python does.
-func multiple(x, n int) int { return int(math.RoundToEven(float64(x)/float64(n))) * n }
+func (s *settings) multiple(x, n int) int {
+	round := math.RoundToEven
+	if s.Round != nil {
+		round = s.Round
+	}
+	return int(round(float64(x)/float64(n))) * n
+}
 
 // cut returns the tiles of a picture by rows. The last of a row or column may be smaller.
 func cut(m *image.Image, width, height int) (tiles []*image.Image, rows, cols int) {

@@ -34,7 +34,7 @@ func (s *settings) values(o Order) Values {
 			switch normalize := s.Normalize == nil || *s.Normalize; {
 			case !normalize:
 				v.levels[c][i] = float32(float64(i) * scale)
-			case s.library == image.Torchvision:
+			case s.Library == image.Torchvision:
 				by := float32(1 / scale)
 				v.levels[c][i] = (float32(i) - mean*by) / (std * by)
 			default:
@@ -44,6 +44,9 @@ func (s *settings) values(o Order) Values {
 	}
 	return v
 }
+
+// Order returns the order of a patch's values, and of the patches.
+func (v *Values) Order() Order { return v.order }
 
 // PatchSize returns the side of a patch in pixels.
 func (v *Values) PatchSize() int { return v.patch }
