@@ -44,11 +44,14 @@ func (h *histories) step(s *backend.Step) (*Eval, []int, error) {
 	}
 	rows := make([]int, len(s.Tokens))
 	for i, id := range s.Tokens {
-		if s.Seqs[i] != q || int(s.Pos[i]) != len(e.ids) || s.Embeddings != nil || len(s.Adapters) > 0 {
+		if s.Seqs[i] != q || int(s.Pos[i]) != len(e.ids) || len(s.Adapters) > 0 {
 			return nil, nil, errors.New("an edited graph runs one sequence of tokens, from its first on")
 		}
 		rows[i] = len(e.ids)
 		e.ids = append(e.ids, id)
+		if r := append(e.rows, make([][]float32, rows[i]-len(e.rows))...); s.Embeddings != nil {
+			e.rows = append(r, s.Embeddings[i])
+		}
 		if s.Parts != nil {
 			e.parts = append(e.parts, s.Parts[i])
 		}

@@ -67,6 +67,7 @@ type Eval struct {
 	ids      []int32
 	parts    [][3]int32      // of positions; nil for text, with equal parts
 	groups   []backend.Group // of positions; nil for none
+	rows     [][]float32     // in place of tokens, by position; nil for text
 	routing  *Numerics       // rounding of Route; nil in an equation
 	expert   backend.Expert  // observer of the experts' rows; nil for none
 	stepwise bool            // parts are of a step's rows, not of positions
@@ -99,6 +100,28 @@ func (e *Eval) fresh() *Eval {
 func (e *Eval) At(parts [][3]int32) *Eval {
 	e.parts = parts
 	return e
+}
+
+// See gives e the groups of all tokens and the rows in place of some, as of pictures, and returns e.
+func (e *Eval) See(groups []backend.Group, rows [][]float32) *Eval {
+	e.groups, e.rows = groups, rows
+	return e
+}
+
+// Group returns the group of a position; none is zero.
+func (e *Eval) Group(at int) (g backend.Group) {
+	if at < len(e.groups) {
+		g = e.groups[at]
+	}
+	return g
+}
+
+// Row returns a row in place of the token at a position; nil for a token.
+func (e *Eval) Row(at int) []float32 {
+	if at >= len(e.rows) {
+		return nil
+	}
+	return e.rows[at]
 }
 
 // Len returns the number of the prompt's positions.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -37,13 +38,25 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		for i, r := range rows {
 			ids[i] = e.ids[r]
 		}
-		return s.embed(e, ids)
+		y, err := s.embed(e, ids)
+		if err == nil && s.Node == backend.Input(e.g) {
+			shown(e, s.Node, y, rows, 0)
+		}
+		return y, err
 	case graph.EmbedPos:
 		return s.positions(e, rows)
-	case graph.StoreKV, graph.Patches, graph.Interpolate:
+	case graph.StoreKV:
 		return nil, errNoInput
-	case graph.Deepstack: // of tokens
-		return make([]float64, len(rows)*s.Node.Shape.Size()), nil
+	case graph.Patches:
+		if e.rows == nil {
+			return nil, errNoInput
+		}
+		return shown(e, s.Node, make([]float64, len(rows)*s.Node.Shape.Size()), rows, 0), nil
+	case graph.Interpolate:
+		return Interpolate(e, s, rows, s.Node.Attr.(graph.PlaceAttr).Shares)
+	case graph.Deepstack:
+		n := s.Node.Shape.Size()
+		return shown(e, s.Node, make([]float64, len(rows)*n), rows, n*(1+s.Node.Attr.(graph.DeepstackAttr).Index)), nil
 	case graph.Attention:
 		return s.Attend(e, rows)
 	case graph.Pool:
@@ -59,6 +72,18 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return in[0], err
 	}
 	return s.rowwise(e, in, rows)
+}
+
+// shown puts rows in place of tokens' values of n, a part of each row from an element on.
+func shown(e *Eval, n *graph.Node, y []float64, rows []int, from int) []float64 {
+	d := n.Shape.Size()
+	for i, r := range rows {
+		if row := e.Row(r); len(row) >= from+d {
+			widen(y[i*d:][:d], row[from:from+d])
+			e.num.store(y[i*d : (i+1)*d])
+		}
+	}
+	return y
 }
 
 // inputs returns rows of several nodes.

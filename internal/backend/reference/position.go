@@ -81,3 +81,40 @@ func (s *Spec) scalePos(x []float64, rows []int) []float64 {
 	}
 	return y
 }
+
+// Shares appends the shares of rows of a table of places, for the patch at a place of a grid.
+type Shares = func(all []graph.Share, row, col int, g graph.Grid) []graph.Share
+
+// Interpolate returns rows of an Interpolate node, by shares, for a picture that is all of the prompt.
+func Interpolate(e *Eval, s *Spec, rows []int, shares Shares) (y []float64, err error) {
+	if e.parts == nil {
+		return nil, errNoInput
+	}
+	var g graph.Grid
+	for _, p := range e.parts {
+		g.Height, g.Width = max(g.Height, int(p[1])+1), max(g.Width, int(p[2])+1)
+	}
+	for _, r := range rows {
+		if y, err = place(e, s, y, shares, e.parts[r], g); err != nil {
+			return nil, err
+		}
+	}
+	e.num.store(y)
+	return y, nil
+}
+
+// place appends the value at a place of a grid: shares of rows of the table.
+func place(e *Eval, s *Spec, y []float64, shares Shares, at [3]int32, g graph.Grid) ([]float64, error) {
+	first := len(y)
+	y = append(y, make([]float64, s.Node.Shape.Size())...)
+	for _, share := range shares(nil, int(at[1]), int(at[2]), g) {
+		row, err := Row(s.W[0], share.Row)
+		if err != nil {
+			return nil, err
+		}
+		for j, v := range row {
+			y[first+j] = e.num.round(y[first+j] + float64(share.Weight*v))
+		}
+	}
+	return y, nil
+}

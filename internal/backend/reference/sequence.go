@@ -69,8 +69,9 @@ func (s *Spec) pool(e *Eval, rows []int) ([]float64, error) {
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for _, r := range rows {
 		first := 0
-		if s.Pool.Count > 0 {
-			first = max(0, r-s.Pool.Count+1)
+		if n := s.Pool.Count; n > 0 { // all rows of a run have the run's value
+			first = r - r%n
+			r = min(first+n, e.Len()) - 1
 		}
 		upTo := []int{first}
 		for i := first + 1; i <= r && s.Pool.Pooling != graph.First; i++ {

@@ -216,23 +216,15 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 
 // interpolate adds shares of rows of a table by the rows' places.
 func (x *executable) interpolate(n *graph.Node, s *backend.Step) ([]float64, error) {
-	a, d := n.Attr.(graph.PlaceAttr), n.Shape.Size()
+	a := n.Attr.(graph.PlaceAttr)
 	grids, err := s.Grids(a)
 	if err != nil {
 		return nil, err
 	}
-	y := make([]float64, len(grids)*d)
-	var shares []graph.Share
+	y := make([]float64, 0, len(grids)*n.Shape.Size())
 	for t, g := range grids {
-		shares = a.Shares(shares[:0], int(s.Parts[t][1]), int(s.Parts[t][2]), g)
-		for _, share := range shares {
-			row, err := Row(n.W[0], share.Row)
-			if err != nil {
-				return nil, err
-			}
-			for j, v := range row {
-				y[t*d+j] = x.e.num.round(y[t*d+j] + float64(share.Weight*v))
-			}
+		if y, err = place(x.e, x.e.Spec(n), y, a.Shares, s.Parts[t], g); err != nil {
+			return nil, err
 		}
 	}
 	x.e.num.store(y)
