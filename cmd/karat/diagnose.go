@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	reports "github.com/karat-run/karat/internal/lab/report"
@@ -153,9 +154,15 @@ func withDump(x *call, path, dump, golden string, do func(diagnose.Options, *mod
 		return err
 	}
 	defer m.Close()
+	var eye *lab.Eye
+	if m.Checkpoint.Tower != nil {
+		if eye, err = openEye(m.Checkpoint, m.Tokenizer, reference.Backend{}, filepath.Dir(dump)); err != nil {
+			return err
+		}
+	}
 	s := stages{progress: newProgress(x.log, "")}
 	defer func() { s.end() }()
 	o.Graph, o.Asked = m.Graph, &diagnose.Asked{Tokenizer: m.Tokenizer, Template: m.Checkpoint.Template()}
-	o.Progress = s.report
+	o.Progress, o.Eye = s.report, eye
 	return do(o, m)
 }

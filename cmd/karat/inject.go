@@ -17,25 +17,26 @@ import (
 
 // injection is the flags of lab record for building faults into Karat.
 type injection struct {
-	engine, input, probe []mistake.Fault
-	key                  string
-	done                 []mistake.Injected
+	engine, input, probe, looks []mistake.Fault
+	key                         string
+	done                        []mistake.Injected
 }
 
 // set takes a value of --inject, perhaps one of several.
 func (j *injection) set(text string) error {
 	faults, err := mistake.Parse(text)
-	engine, input, probe := mistake.Split(faults)
+	engine, input, probe, looks := mistake.Split(faults)
 	j.engine, j.input, j.probe = append(j.engine, engine...), append(j.input, input...), append(j.probe, probe...)
+	j.looks = append(j.looks, looks...)
 	return err
 }
 
 // check refuses impossible injections. inRef says that the reference interpreter will run; out is the record.
 func (j *injection) check(inRef bool, out string, taps bool) error {
 	switch {
-	case len(j.engine)+len(j.input)+len(j.probe) == 0 && j.key != "":
+	case len(j.engine)+len(j.input)+len(j.probe)+len(j.looks) == 0 && j.key != "":
 		return usagef("--key %s needs --inject", j.key)
-	case len(j.engine) > 0 && !inRef:
+	case len(j.engine)+len(j.looks) > 0 && !inRef:
 		return usagef("--inject runs in the float64 interpreter: give --precision f64, or --numerics to imitate " +
 			"another arithmetic")
 	case len(j.probe) > 0 && !taps:

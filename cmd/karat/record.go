@@ -100,7 +100,9 @@ func (f *recordFlags) run(x *call) error {
 		return err
 	}
 	defer w.Close()
-	m, prompts, err := x.openPrompts(inputs, &f.engine, f.injected.prompts)
+	m, prompts, err := x.openPrompts(inputs, &f.engine, func(x *call, m *model.Files, prompts []*lab.Prompt) error {
+		return errors.Join(f.look(x, m, prompts), f.injected.prompts(x, m, prompts))
+	})
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,10 @@ func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
 func (x *call) encodePrompts(m *model.Files, inputs []lab.Input) ([]*lab.Prompt, error) {
 	prompts := make([]*lab.Prompt, len(inputs))
 	for i, in := range inputs {
-		p := &lab.Prompt{Index: i, Input: in, IDs: in.IDs}
+		p := &lab.Prompt{Index: i, Input: in, IDs: slices.Clone(in.IDs)}
+		for _, path := range in.Images {
+			p.Pictures = append(p.Pictures, lab.Picture{Path: path})
+		}
 		var ids []int
 		var err error
 		switch {

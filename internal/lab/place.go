@@ -32,6 +32,7 @@ type Placed struct {
 
 	data  rows
 	heads int // if not 0, data is [heads, Rows, Width/heads]
+	fold  int // if not 0, the positions of a row of data
 	pairs int // if not 0, the size of heads whose two halves data has interleaved
 }
 
@@ -81,10 +82,10 @@ func (p *Placed) Read(dst []float64, i int) {
 type Tap struct{ Placed }
 
 // Rows returns the first position with a row, and the number of rows.
-func (t Tap) Rows() (first, n int) { return t.First, t.Placed.Rows }
+func (t Tap) Rows() (first, n int) { return t.First, t.Placed.Rows * max(t.fold, 1) }
 
 // Read sets dst to the row at a position.
-func (t Tap) Read(dst []float64, row int) { t.Placed.Read(dst, row-t.First) }
+func (t Tap) Read(dst []float64, row int) { t.Placed.Read(dst, (row-t.First)/max(t.fold, 1)) }
 
 // Step returns the largest relative error of one rounding to the form in which the tap is stored: the form of its
 // type, or 16 bits if all products the tap holds fit in 16 bits.
@@ -372,6 +373,10 @@ func (l *placer) positions() {
 			fmt.Sprintf("prompt %d: the dump has no ids; the longest tap says %d positions", l.p.Index, n))
 	}
 	for i := range l.out.Taps {
-		l.out.Taps[i].First = n - l.out.Taps[i].Rows
+		t := &l.out.Taps[i]
+		if fold := Fold(t.Node); fold > 1 && t.Rows*fold == n {
+			t.fold = fold
+		}
+		t.First = n - t.Rows*max(t.fold, 1)
 	}
 }

@@ -10,6 +10,7 @@
 //   - take.go records a model of our own.
 //   - place_find.go, place_order.go, place_hf.go, place_names.go, place_llamacpp.go and place.go find the node of
 //     each tap.
+//   - pictures.go computes the pictures of prompts.
 //   - write.go, read.go, info.go, next.go (a token's distribution), record.go and rows.go have the record.
 //   - distance.go, metrics.go and number.go have the measures.
 package lab
@@ -74,16 +75,36 @@ type Prompt struct {
 	Entropy         Number  `json:"entropy"`          // at the last position, in nats
 	Decode          int     `json:"decode,omitempty"` // last tokens that were fed one by one, after the others
 	// of each id: time, height and width, where it is not all text
-	Parts      [][3]int32 `json:"position_parts,omitempty"`
-	Rows       Rows       `json:"rows,omitempty"` // positions the taps have
-	GreedyIDs  []int32    `json:"greedy_ids,omitempty"`
-	GreedyText string     `json:"greedy_text,omitempty"`
-	Float32    *Floor     `json:"float32,omitempty"`  // the noise floor: how far the engine's own
-	BFloat16   *Floor     `json:"bfloat16,omitempty"` // passes in less precision lie from this one
+	Parts [][3]int32 `json:"position_parts,omitempty"`
+	Sight
+	Rows       Rows    `json:"rows,omitempty"` // positions the taps have
+	GreedyIDs  []int32 `json:"greedy_ids,omitempty"`
+	GreedyText string  `json:"greedy_text,omitempty"`
+	Float32    *Floor  `json:"float32,omitempty"`  // the noise floor: how far the engine's own
+	BFloat16   *Floor  `json:"bfloat16,omitempty"` // passes in less precision lie from this one
 
 	Logits *tensor.Tensor            `json:"-"`
 	Hidden *tensor.Tensor            `json:"-"`
 	Taps   map[string]*tensor.Tensor `json:"-"` // by name
+}
+
+// Floats returns the rows of a tap; nil if there is none.
+func (p *Prompt) Floats(tap string) (all [][]float32) {
+	t := p.Taps[tap]
+	if t == nil {
+		return nil
+	}
+	r := rowsOf(t)
+	row := make([]float64, r.width)
+	for i := range r.n {
+		r.read(row, i)
+		x := make([]float32, r.width)
+		for j, v := range row {
+			x[j] = float32(v)
+		}
+		all = append(all, x)
+	}
+	return all
 }
 
 // Input is a prompt as it was asked for: one of text, chat messages and token ids.
@@ -91,6 +112,8 @@ type Input struct {
 	Text *string `json:"text,omitempty"`
 	Chat Chat    `json:"chat,omitempty"`
 	IDs  []int32 `json:"ids,omitempty"`
+
+	Images []string `json:"images,omitempty"` // paths of pictures, in the order of their marks
 }
 
 // Chat is the messages of a chat, oldest first.
@@ -249,6 +272,13 @@ func (p *Prompt) check() error {
 	}
 	if n := len(p.Parts); n > 0 && p.IDs != nil && n != len(p.IDs) {
 		return fmt.Errorf("prompt %d: position_parts of %d tokens, want %d", p.Index, n, len(p.IDs))
+	}
+	end := int32(0)
+	for _, g := range p.Groups {
+		if g[0] < end || g[1] <= g[0] || p.IDs != nil && int(g[1]) > len(p.IDs) {
+			return fmt.Errorf("prompt %d: image_rows %v, want runs of positions in order", p.Index, g)
+		}
+		end = g[1]
 	}
 	for i, part := range p.Parts {
 		if slices.Min(part[:]) < 0 || slices.Max(part[:]) > maxIDs {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -89,7 +90,9 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	p.next(rows[len(rows)-1])
 	p.Hidden = r.states(p.PositionsKept)
 	if taps {
+		was := p.Taps // the tower's
 		p.Taps = r.taps()
+		maps.Copy(p.Taps, was)
 	}
 	return nil
 }
@@ -98,7 +101,11 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 func (r *Recorder) feed(ctx context.Context, p *Prompt, outputs int) (rows [][]float32, err error) {
 	s := r.engine.NewSequence()
 	defer s.Close()
-	if _, err := s.Mix(p.IDs, engine.Mixed{Parts: p.Parts}, ""); err != nil {
+	if r.engine.Turns() && p.Parts == nil {
+		p.Parts = p.mixed.Parts
+	}
+	mixed := engine.Mixed{Parts: p.Parts, Embeddings: p.mixed.Embeddings, Groups: p.mixed.Groups}
+	if _, err := s.Mix(p.IDs, mixed, ""); err != nil {
 		return nil, err
 	}
 	for at, n := 0, len(p.IDs)-p.Decode; at < len(p.IDs); at, n = at+n, 1 {

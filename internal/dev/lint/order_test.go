@@ -52,7 +52,7 @@ var below = map[string]string{
 	"vision":          "arch backend image/processor",
 	"model":           "arch backend/numerics engine gguf sysinfo adapter hub/local",
 	"dev/adaptertest": "model safetensors",
-	"lab":             "model npy spelling quant float16 atomicfile logprob backend/reference",
+	"lab":             "model vision npy spelling quant float16 atomicfile logprob backend/reference",
 	"eval":            "lab",
 	"autoquant":       "eval imatrix quantmix quant",
 	"lab/matrix":      "",

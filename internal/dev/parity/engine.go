@@ -28,7 +28,7 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps,
 		Want: []mistake.Injected{}, Got: []Place{}}
 	prompts := c.model.prompts(c.seed, c.longest)
-	engine, input, probe := mistake.Split(c.faults)
+	engine, input, probe, _ := mistake.Split(c.faults)
 	injected, err := mistake.Inputs(prompts, input, c.model.tokens(ctx))
 	if err != nil {
 		return nil, nil // a tokenizer that adds no BOS cannot lose it

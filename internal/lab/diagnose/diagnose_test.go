@@ -87,7 +87,7 @@ func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, 
 			return nil, nil, err
 		}
 		var engine []mistake.Fault
-		engine, _, probe = mistake.Split(list)
+		engine, _, probe, _ = mistake.Split(list)
 		if len(engine) > 0 {
 			if g, b.Edits, done, err = mistake.Inject(m.graph, engine); err != nil {
 				return nil, nil, err

@@ -18,6 +18,7 @@
 //   - probe.go, probe_prompts.go and probe_print.go leave out broken taps.
 //   - infer.go finds the engine's class of rounding. propose.go and steps.go ask the table what engines may do instead.
 //   - measure.go, equation.go and engine.go measure how far equations lie off.
+//   - picture.go finds how the engine prepared pictures.
 //   - place.go, activation.go, input.go and asked.go make a dump of a record.
 //   - floor.go measures classes without a dump. class.go, dump.go, result.go and limits.go have the types
 //     and thresholds of all stages.

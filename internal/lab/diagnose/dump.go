@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
@@ -143,7 +144,15 @@ type prompt struct {
 // eval returns an evaluation of m for the prompt.
 func (p *prompt) eval(m *reference.Model, known map[*graph.Node]reference.Known,
 	num *reference.Numerics) *reference.Eval {
-	return m.Eval(p.IDs, known, num).At(p.Parts)
+	mixed := p.Mixed()
+	groups := make([]backend.Group, 0, len(p.IDs))
+	for _, g := range mixed.Groups {
+		groups = append(groups, make([]backend.Group, int(g.First)-len(groups))...)
+		for range g.End - g.First {
+			groups = append(groups, g)
+		}
+	}
+	return m.Eval(p.IDs, known, num).At(p.Parts).See(groups, mixed.Embeddings)
 }
 
 // Names of values that are no taps: hidden begins the names of hidden states.

@@ -15,6 +15,9 @@ func (d *dump) judgeInput() {
 	var untold []string
 	for _, p := range d.prompts {
 		want, how, err := d.expected(p.Prompt)
+		for i := range want {
+			want[i] = asShown(want[i], p.Prompt)
+		}
 		switch {
 		case err != nil:
 			d.inferred.add("prompt %d: what was asked for could not be tokenized (%v): its ids are taken as they are",
@@ -32,6 +35,28 @@ func (d *dump) judgeInput() {
 			"they are: %s", strings.Join(untold, ", "))
 	}
 }
+
+// asShown returns ids with p's own in place of pictures' rows, which are no tokens.
+func asShown(ids []int32, p *lab.Prompt) []int32 {
+	if len(ids) != len(p.IDs) || len(p.Groups) == 0 {
+		return ids
+	}
+	ids = slices.Clone(ids)
+	for _, g := range p.Groups {
+		copy(ids[g[0]:g[1]], p.IDs[g[0]:g[1]])
+	}
+	return ids
+}
+
+// isBeside reports whether a position is beside the rows of a picture: in its marks.
+func isBeside(p *lab.Prompt, at int) bool {
+	return slices.ContainsFunc(p.Groups, func(g [2]int32) bool {
+		return at >= int(g[0])-markers && at <= int(g[1])+markers
+	})
+}
+
+// markers is the most tokens of a mark beside rows.
+const markers = 3
 
 // wrongInput reports ids no right tokenization has.
 func (d *dump) wrongInput(p *prompt, want [][]int32, how string) {
@@ -67,6 +92,10 @@ func (d *dump) expected(p *lab.Prompt) (ids [][]int32, how string, err error) {
 // classify names the difference of ids.
 func classify(p *lab.Prompt, want []int32) (cause, what string) {
 	got := p.IDs
+	if at := firstDifference(got, want); isBeside(p, at) {
+		return "image_markers", fmt.Sprintf("has other tokens beside a picture's rows, from position %d on: %d in "+
+			"all, not %d", at, len(got), len(want))
+	}
 	switch {
 	case len(got) == len(want)-1 && slices.Equal(got, want[1:]):
 		return "input_bos", fmt.Sprintf("reads the prompt without its first token, %d", want[0])

@@ -19,6 +19,8 @@ type Options struct {
 
 	Golden *lab.Record // what a trusted engine computed for the same prompts; may be nil
 
+	Eye *lab.Eye // the tower of a model that sees; may be nil
+
 	Asked *Asked // makes ids of what the dump says was asked for; may be nil
 
 	Progress func(stage string, done, total int) // may be nil
@@ -31,6 +33,10 @@ var ErrUnusable = errors.New("unusable dump")
 func Run(ctx context.Context, o Options) (d *Diagnosis, err error) {
 	start := time.Now()
 	err = mmap.Guard(func() (err error) {
+		if o.hasPictures() {
+			d, err = diagnoseSight(ctx, o)
+			return err
+		}
 		d, err = diagnose(ctx, o)
 		return err
 	})

@@ -53,6 +53,9 @@ func masks(p *Proposer, n *graph.Node) []*Hypothesis {
 	if a.Grouped {
 		all = append(all, edit(n, "hides later positions of a row's group", detail{"mask": "no groups"},
 			func(s *reference.Spec) { s.Attention.Grouped = false }))
+	} else if !a.Bidirectional && !a.KV.Chunked {
+		all = append(all, edit(n, "lets the rows of a picture see later rows of the picture", detail{"mask": "groups"},
+			func(s *reference.Spec) { s.Attention.Grouped = true }))
 	}
 	if a.Bidirectional {
 		all = append(all, edit(n, "hides later positions, which the model sees", detail{"mask": "causal"},

@@ -16,10 +16,11 @@ embed_scale norm_offset norm_eps norm_missing norm_extra norm_wrong_weight norm_
 qk_norm_missing qk_norm_after_rope v_norm_missing rope_style rope_theta rope_scaling rope_factors rope_direction rope_partial rope_magnitude
 rope_sections rope_position rope_missing attention_scale attention_sink attention_cap softcap_missing softcap_value window_size window_missing window_per_chunk layer_pattern
 mask chunk_missing gqa_map k_as_v kv_share_source kv_cache_position softmax_axis
-residual_order residual_missing activation gelu_constant gate_up_swapped activation_limit gate_up_layout ple_missing ple_scale ple_position layer_scalar
+deepstack residual_order residual_missing activation gelu_constant gate_up_swapped activation_limit gate_up_layout ple_missing ple_scale ple_position layer_scalar
 router_softmax router_norm router_topk expert_order expert_bias expert_input router_factor router_eps router_groups router_bias final_norm_missing head_wrong scale_factor logits_scale
 norm_mean position_embedding position_scale parts_swapped slice_part gate_missing norm_length
 latent_part heads_exchanged pooling conv_order scan_decay scan_skip scan_groups state_lost
+image_markers image_advance image_decoder image_channels image_size image_filter image_antialias image_fit image_tiles image_mean image_range patch_order place_interpolation fold_order image_stale
 numeric_activations numeric_kv numeric_gelu numeric_accumulation
 probe_dtype probe_prefix probe_stale probe_duplicate probe_rows unknown`
 
@@ -35,7 +36,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|LayerNorm|EmbedPos|ScalePos|Concat|Slice|L2Norm|HeadLinear|Pool|Conv|SSMScan|)$`)
+var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|LayerNorm|EmbedPos|ScalePos|Concat|Slice|L2Norm|HeadLinear|Pool|Conv|SSMScan|Decode|Size|Resize|Tiles|Normalize|Patches|Interpolate|Deepstack|)$`)
 
 // TestEntries wants every entry whole, and every number of the list covered but
 // 56, which accuses the reference and is a verdict, not a cause.

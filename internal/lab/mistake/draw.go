@@ -14,6 +14,9 @@ func Applicable(g *graph.Graph) []Fault {
 	var all []Fault
 	s := build(g)
 	for _, m := range table {
+		if m.pictures {
+			continue
+		}
 		for _, f := range s.variants(m) {
 			if _, err := s.fresh().inject([]Fault{f}); err == nil {
 				all = append(all, f)

@@ -23,18 +23,19 @@ type entry struct {
 	byErrors  bool                         // whether the errors of attention's rows tell the forms
 	elsewhere bool                         // whether the forms at a node may be mistakes of other nodes
 
-	at      func(s *site, n *graph.Node) bool            // nodes for building; nil for all
-	words   wordings                                     // values in words
-	number  string                                       // detail of a number as a value, without a fit
-	usual   func(s *site, n *graph.Node, f *Fit) float64 // number for no value
-	values  []string                                     // further values worth a test
-	faint   string                                       // node where the mistake is lost in the rounding of float32
-	tokens  int                                          // tokens of a prompt long enough to show the mistake
-	outer   bool                                         // whether the place is outside the layers
-	one     bool                                         // whether the usual place is the first of several, not all
-	apart   bool                                         // whether nodes of other operations are other answers
-	whole   bool                                         // whether only all layers and places at once are worth a test
-	windows bool                                         // whether a prompt longer than the window shows the mistake
+	at       func(s *site, n *graph.Node) bool            // nodes for building; nil for all
+	words    wordings                                     // values in words
+	number   string                                       // detail of a number as a value, without a fit
+	usual    func(s *site, n *graph.Node, f *Fit) float64 // number for no value
+	values   []string                                     // further values worth a test
+	faint    string                                       // node where the mistake is lost in the rounding of float32
+	tokens   int                                          // tokens of a prompt long enough to show the mistake
+	outer    bool                                         // whether the place is outside the layers
+	one      bool                                         // whether the usual place is the first of several, not all
+	apart    bool                                         // whether nodes of other operations are other answers
+	whole    bool                                         // whether only all layers and places at once are worth a test
+	pictures bool                                         // whether a prompt with pictures alone shows the mistake
+	windows  bool                                         // whether a prompt longer than the window shows the mistake
 }
 
 // fits reports whether the mistake is possible in n's operation.

@@ -15,11 +15,15 @@ type Fault struct {
 	ID     string // a cause's ID; x_... for a fault on no list, same_... for an equal function
 	Where  string // names of nodes without their layer, joined by +; "" for the usual nodes
 	Value  string // number or word; "" for the usual value
+	Tower  bool   // whether the mistake is in the part that sees: written tower.ID
 	Layers string // "" and all: all possible layers; full, sliding, shared, moe, outside; or 0,2-3
 }
 
 func (f Fault) String() string {
 	s := f.ID
+	if f.Tower {
+		s = towerMark + s
+	}
 	for _, part := range []struct{ sign, text string }{{":", f.Where}, {"=", f.Value}, {"@", f.Layers}} {
 		if part.text != "" {
 			s += part.sign + part.text
@@ -27,6 +31,9 @@ func (f Fault) String() string {
 	}
 	return s
 }
+
+// towerMark begins a mistake in the tower.
+const towerMark = "tower."
 
 // Parse reads faults separated by semicolons.
 func Parse(text string) ([]Fault, error) {
@@ -42,6 +49,8 @@ func Parse(text string) ([]Fault, error) {
 		for _, part := range []*string{&f.ID, &f.Where, &f.Value, &f.Layers} {
 			*part = strings.TrimSpace(*part)
 		}
+		f.Tower = strings.HasPrefix(f.ID, towerMark)
+		f.ID = strings.TrimPrefix(f.ID, towerMark)
 		if c, _ := Find(f.ID); c.Kind == Numeric {
 			return nil, fmt.Errorf("%s: rounding is no fault; it is a class of numerics", f.ID)
 		}
@@ -64,22 +73,24 @@ func Parse(text string) ([]Fault, error) {
 
 // known reports whether a fault has the ID.
 func known(id string) bool {
-	return entryOf(id) != nil || isInput(id) || isProbe(id)
+	return entryOf(id) != nil || isInput(id) || isProbe(id) || isLook(id)
 }
 
-// Split separates the faults of the engine from faults of the input and of the probe.
-func Split(faults []Fault) (engine, input, probe []Fault) {
+// Split separates the faults of the engine's graphs from faults of the input, of the probe and of preparing pictures.
+func Split(faults []Fault) (engine, input, probe, looks []Fault) {
 	for _, f := range faults {
 		switch {
-		case isInput(f.ID):
+		case !f.Tower && isInput(f.ID):
 			input = append(input, f)
 		case isProbe(f.ID):
 			probe = append(probe, f)
+		case f.Tower || isLook(f.ID):
+			looks = append(looks, f)
 		default:
 			engine = append(engine, f)
 		}
 	}
-	return engine, input, probe
+	return engine, input, probe, looks
 }
 
 // outside stands for the nodes before and after the layers.

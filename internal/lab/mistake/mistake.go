@@ -2,9 +2,10 @@
 // reference makes the mistake. Building a mistake into an engine and naming a mistake in a dump read the same entry.
 //
 // Files in reading order: draw.go (choosing mistakes for tests); table.go and strange.go (the mistakes); ple.go,
-// norm.go, residual.go, rope.go, attention.go, cache.go, mlp.go, product.go, weight.go, experts.go, route.go (their
-// forms at an operation); probe.go, input.go, making.go, fault.go, inject.go (building mistakes into engines);
-// entry.go, mistake.go (Proposer), edit.go, hypothesis.go, catalogue.go, wiring.go.
+// norm.go, residual.go, rope.go, attention.go, cache.go, mlp.go, product.go, weight.go, experts.go, route.go, sight.go
+// (their forms at an operation); probe.go, input.go, picture.go, picture_resize.go (preparing pictures), making.go,
+// fault.go, inject.go (building mistakes into engines); entry.go, mistake.go (Proposer), edit.go, hypothesis.go,
+// catalogue.go, wiring.go.
 package mistake
 
 import (

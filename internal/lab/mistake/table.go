@@ -8,6 +8,10 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
+// places are the forms of other places.
+var places = wordings{"": {{"places": "swapped"}}, "other": {{"places": "other"}}, "nearest": {{"places": "nearest"}},
+	"centers": {{"places": "centers"}}, "table": {{"places": "table"}}}
+
 // table is all mistakes, in the order of accusation.
 var table = slices.Concat(listed, strange, equals)
 
@@ -121,7 +125,7 @@ var listed = []*entry{
 	{id: "mask", ops: isOp(graph.Attention), byErrors: true, forms: masks, more: unbounded,
 		words: wordings{"": {{"mask": "causal"}, {"mask": "one ahead"}}, "future": {{"mask": "one ahead"}},
 			"none": {{"mask": "none"}, {"built": "none"}}, "self": {{"mask": "not its own"}},
-			"groups": {{"mask": "no groups"}}},
+			"groups": {{"mask": "no groups"}}, "both": {{"mask": "groups"}}},
 		values: []string{"none", "self"}, tokens: 3},
 	{id: "gqa_map", ops: isOp(graph.Attention), forms: otherGroups, tokens: 1, words: plainly(detail{"map": "modulo"})},
 	{id: "k_as_v", ops: isOp(graph.Attention), forms: keysAsValues,
@@ -211,6 +215,14 @@ var listed = []*entry{
 	{id: "norm_length", ops: isOp(graph.L2Norm), forms: meanSquares},
 	{id: "heads_exchanged", ops: isOp(graph.HeadLinear), forms: exchangedHeads},
 	{id: "pooling", ops: isOp(graph.Pool), forms: otherPoolings, outer: true, tokens: 2},
+	{id: "place_interpolation", ops: isOp(graph.Interpolate), forms: otherTables, words: places,
+		values: []string{"other", "nearest", "centers", "table"}},
+	{id: "fold_order", ops: isOp(graph.Pool), forms: otherFolds, words: wordings{"": {{"order": "columns"}},
+		"reverse": {{"order": "reverse"}}}, values: []string{"reverse"}},
+	{id: "deepstack", ops: isOp(graph.Deepstack), forms: otherFeatures, pictures: true,
+		words: wordings{"": {{"features": "none"}}, "layer": {{"features": "another layer's"}},
+			"rows": {{"features": "rows"}}}, values: []string{"layer", "rows"}},
+	{id: "image_stale", ops: isOp(graph.Embed), forms: staleRows, pictures: true},
 	{id: "conv_order", ops: isOp(graph.Conv), forms: reversedKernels},
 	{id: "scan_decay", ops: isOp(graph.SSMScan, graph.DeltaScan), forms: otherDecays, more: lastOf(otherDecays),
 		words: wordings{"": {{"bias": 0.0}}, "log": {{"built": "last"}}}, values: []string{"log"}, tokens: 2},

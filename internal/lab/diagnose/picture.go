@@ -1,0 +1,402 @@
+package diagnose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/image"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/mistake"
+	"github.com/karat-run/karat/internal/vision"
+)
+
+// Shares of equal numbers in patches: of an engine that prepares pictures so, and of the least that a mistake must
+// gain to be one of several.
+const (
+	prepared = 0.97
+	gained   = 0.02
+)
+
+// mostLooks is the mistakes in a picture that are searched together.
+const mostLooks = 2
+
+// sighted is a picture that an engine prepared.
+type sighted struct {
+	data []byte
+	rows [][]float32 // patches in the order of the model's steps, tile after tile
+	size [2]int      // of the engine's picture in pixels; zeros if unsaid
+}
+
+// sightings are the pictures of a dump.
+type sightings struct {
+	m   *vision.Model
+	all []sighted // the smallest first
+}
+
+// judgment is how near an engine with some looks comes.
+type judgment struct {
+	looks []*mistake.Look
+	share float64 // of equal numbers, in the worst picture
+	level bool    // whether no number is farther off than a level
+}
+
+// judge compares what an engine with looks would have made. A picture with no larger share of equal numbers than the
+// least ends the comparison.
+func (s *sightings) judge(least float64, library image.Resizer, looks ...*mistake.Look) judgment {
+	j := judgment{looks, 1, true}
+	for _, x := range s.all {
+		share, level := 0.0, false
+		if want, err := mistake.See(s.m, x.data, library, looks...); err == nil {
+			share, level = alike(want.Tiles, x.rows)
+		}
+		if j.share, j.level = min(j.share, share), j.level && level; share <= least {
+			break
+		}
+	}
+	return j
+}
+
+// alike returns the share of equal numbers, and whether no number is farther off than a level of 255 levels.
+func alike(tiles []vision.Tile, got [][]float32) (share float64, level bool) {
+	equal, count, step := 0, 0, levelOf(tiles)
+	level = true
+	for _, t := range tiles {
+		if len(got) < len(t.Embeddings) {
+			return 0, false
+		}
+		for i, row := range t.Embeddings {
+			if len(got[i]) != len(row) {
+				return 0, false
+			}
+			for j, v := range row {
+				off := math.Abs(float64(got[i][j] - v))
+				if count++; off <= 0.02*step {
+					equal++
+				}
+				level = level && off <= 1.02*step
+			}
+		}
+		got = got[len(t.Embeddings):]
+	}
+	if len(got) > 0 || count == 0 {
+		return 0, false
+	}
+	return float64(equal) / float64(count), level
+}
+
+// levelOf returns the difference of two levels among numbers: the least difference that is no rounding.
+func levelOf(tiles []vision.Tile) float64 {
+	var all []float64
+	for _, t := range tiles {
+		for _, row := range t.Embeddings[:min(len(t.Embeddings), 16)] {
+			for _, v := range row {
+				all = append(all, float64(v))
+			}
+		}
+	}
+	slices.Sort(all)
+	span, step := 1.0, math.Inf(1)
+	if n := len(all); n > 0 {
+		span = max(all[n-1]-all[0], 1e-6)
+	}
+	for i := 1; i < len(all); i++ {
+		if d := all[i] - all[i-1]; d > span/2048 {
+			step = min(step, d)
+		}
+	}
+	return min(step, span/64)
+}
+
+// name finds the looks by which an engine made the pictures; exact if all of them are found. Of looks that come as near
+// the fewest are taken, and of these the likeliest.
+func (s *sightings) name(ctx context.Context) (best judgment, exact bool, err error) {
+	for _, library := range []image.Resizer{"", image.Pillow, image.Torchvision} {
+		if j := s.judge(0, library); j.share > best.share || best.looks == nil {
+			best = j
+		}
+		if best.share >= prepared || best.level && best.share > 0.5 {
+			return best, true, nil
+		}
+	}
+	singles := mistake.Looks(s.m)
+	for _, x := range s.all {
+		if x.size != [2]int{} {
+			singles = append(singles, mistake.OfSize(x.size[0], x.size[1]))
+			break
+		}
+	}
+	try := func(looks ...*mistake.Look) {
+		if j := s.judge(best.share, "", looks...); j.share > best.share+1e-9 {
+			best = j
+		}
+	}
+	for count := 1; count <= mostLooks && best.share < prepared; count++ {
+		combine(singles, count, func(looks []*mistake.Look) bool {
+			try(slices.Clone(looks)...)
+			return count == 1 || best.share < prepared && ctx.Err() == nil
+		})
+	}
+	return best, best.share >= prepared, ctx.Err()
+}
+
+// combine calls use with each set of looks that an engine may have together, until use returns false.
+func combine(all []*mistake.Look, count int, use func([]*mistake.Look) bool) {
+	var visit func(from int, have []*mistake.Look) bool
+	visit = func(from int, have []*mistake.Look) bool {
+		if len(have) == count {
+			return use(have)
+		}
+		for i := from; i < len(all); i++ {
+			if slices.ContainsFunc(have, all[i].Excludes) {
+				continue
+			}
+			if !visit(i+1, append(have[:len(have):len(have)], all[i])) {
+				return false
+			}
+		}
+		return true
+	}
+	visit(0, nil)
+}
+
+// findings returns what the judgment of pictures says.
+func (s *sightings) findings(j judgment, exact bool) (all []Finding) {
+	right := s.judge(0, "")
+	add := func(cause, op, computed string, d detail) {
+		all = append(all, Finding{Cause: cause, Op: op, Layers: []int{}, Tap: lab.Pixels, From: []string{},
+			Nodes: []string{}, Detail: d, Computed: computed, Residual: lab.Number(1 - right.share),
+			Evidence: fmt.Sprintf("%.2g %% of the numbers in patches are as the model's processor makes them, %.4g %% "+
+				"with this", 100*right.share, 100*j.share)})
+	}
+	for _, l := range j.looks {
+		add(l.Cause, l.Op, l.Computed, l.Detail)
+	}
+	if !exact && (len(j.looks) == 0 || j.share < right.share+gained) {
+		all = nil
+		add("unknown", s.stage(), "makes other numbers of the picture", nil)
+	}
+	return all
+}
+
+// stage returns the stage whose results are the first to be wrong, as far as the numbers tell.
+func (s *sightings) stage() string {
+	x := s.all[0]
+	want, err := mistake.See(s.m, x.data, "")
+	if err != nil {
+		return "Decode"
+	}
+	var rows [][]float32
+	for _, t := range want.Tiles {
+		rows = append(rows, t.Embeddings...)
+	}
+	switch flat, got := slices.Concat(rows...), slices.Concat(x.rows...); {
+	case len(flat) != len(got):
+		return "Size"
+	case slices.Equal(slices.Sorted(slices.Values(flat)), slices.Sorted(slices.Values(got))):
+		return "Patches"
+	case isFunction(flat, got):
+		return "Normalize"
+	}
+	return "Resize"
+}
+
+// isFunction reports whether equal numbers became equal numbers.
+func isFunction(from, to []float32) bool {
+	by, off := map[float32]float32{}, 0
+	for i, v := range from {
+		if w, ok := by[v]; ok && math.Abs(float64(w-to[i])) > 1e-3*math.Abs(float64(w))+1e-6 {
+			off++
+		}
+		by[v] = to[i]
+	}
+	return off*50 < len(from)
+}
+
+// hasPictures reports whether a prompt of the dump has pictures, and the model sees.
+func (o *Options) hasPictures() bool {
+	return o.Eye != nil && slices.ContainsFunc(o.Dump.Prompts, func(p *lab.Prompt) bool { return len(p.Pictures) > 0 })
+}
+
+// diagnoseSight diagnoses a dump of a model that sees: how pictures were prepared, the tower, and then the text, each
+// given the engine's own values before.
+func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
+	s := &sightings{m: o.Eye.Model}
+	record, tower := *o.Dump, &lab.Record{Path: o.Dump.Path, Declared: o.Dump.Declared}
+	record.Prompts = nil
+	var findings []Finding
+	for _, p := range o.Dump.Prompts {
+		q := *p
+		q.Taps = maps.Clone(p.Taps)
+		record.Prompts = append(record.Prompts, &q)
+		if len(q.Pictures) == 0 {
+			continue
+		}
+		shown, err := s.add(&o, &q)
+		if err != nil {
+			return nil, err
+		}
+		q.Write(shown, o.Eye.Kind.Image)
+		tiles := o.Eye.Tiles(&q, shown, len(tower.Prompts))
+		more, err := see(&o, &q, shown, tiles)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, more...)
+		tower.Prompts = append(tower.Prompts, tiles...)
+	}
+	if o.Progress != nil {
+		o.Progress("comparing pixels", 0, 0)
+	}
+	if len(s.all) > 0 {
+		j, exact, err := s.name(ctx)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, s.findings(j, exact)...)
+	}
+	t := o
+	t.Graph, t.Dump, t.Names, t.Golden, t.Asked, t.Eye = o.Eye.Graph, tower, lab.NamesKarat, nil, nil, nil
+	seen, err := diagnose(ctx, t)
+	if err != nil && !errors.Is(err, ErrUnusable) {
+		return nil, err
+	}
+	o.Dump = &record
+	d, failed := diagnose(ctx, o)
+	switch {
+	case failed != nil && (!errors.Is(failed, ErrUnusable) || seen == nil):
+		return nil, failed
+	case failed != nil:
+		d = seen
+		d.Dump, seen = o.Dump.Path, nil
+	}
+	if seen != nil {
+		findings = append(findings, seen.Findings...)
+		d.Curves = append(seen.Curves, d.Curves...)
+		d.Coverage.Taps, d.Coverage.Equations = d.Coverage.Taps+seen.Coverage.Taps,
+			d.Coverage.Equations+seen.Coverage.Equations
+	}
+	findings = slices.DeleteFunc(findings, func(f Finding) bool { return kindOf(f) == Numeric })
+	d.Findings = append(findings, d.Findings...)
+	slices.SortStableFunc(d.Findings, func(a, b Finding) int {
+		return slices.Index(order, kindOf(a)) - slices.Index(order, kindOf(b))
+	})
+	if len(findings) > 0 && slices.Index(order, kindOf(d.Findings[0])) < slices.Index(order, d.Verdict) {
+		d.Verdict = kindOf(d.Findings[0])
+	}
+	return d, nil
+}
+
+// add prepares the pictures of p as the model does, or in the engine's size where the dump says another one, and adds
+// the engine's patches.
+func (s *sightings) add(o *Options, p *lab.Prompt) (shown []*lab.Shown, err error) {
+	patches := p.Floats(lab.Pixels)
+	for i := range p.Pictures {
+		x := sighted{}
+		if x.data, err = p.Pictures[i].Read(filepath.Dir(o.Dump.Path)); err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", p.Index, err)
+		}
+		e, err := mistake.See(s.m, x.data, "")
+		if err != nil {
+			return nil, fmt.Errorf("prompt %d: %s: %w", p.Index, p.Pictures[i].Path, err)
+		}
+		if g := p.Pictures[i].Grids; len(g) == 1 && len(e.Tiles) == 1 &&
+			(g[0][0] != e.Tiles[0].Grid.Height || g[0][1] != e.Tiles[0].Grid.Width) {
+			patch := s.m.Takes().Patch
+			x.size = [2]int{g[0][1] * patch, g[0][0] * patch}
+			if e, err = mistake.See(s.m, x.data, "", mistake.OfSize(x.size[0], x.size[1])); err != nil {
+				return nil, fmt.Errorf("prompt %d: %s: %w", p.Index, p.Pictures[i].Path, err)
+			}
+		}
+		shown = append(shown, e)
+		count := 0
+		for _, t := range e.Tiles {
+			count += len(t.Tokens)
+		}
+		if count <= len(patches) {
+			x.rows, patches = patches[:count], patches[count:]
+			s.all = append(s.all, x)
+		}
+	}
+	slices.SortStableFunc(s.all, func(a, b sighted) int { return len(a.rows) - len(b.rows) })
+	return shown, nil
+}
+
+// see sets the rows of p's pictures: what the tower makes of the engine's own values, tile by tile. It returns a
+// finding where the engine's tokens or positions are others.
+func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (findings []Finding, err error) {
+	var rows []*vision.Row
+	model, g := reference.Of(o.Eye.Graph), o.Eye.Graph
+	for _, s := range shown {
+		seen := &vision.Seen{Picture: s.Picture}
+		for _, t := range s.Tiles {
+			q := tiles[0]
+			tiles = tiles[1:]
+			placed, err := lab.Place(g, lab.NamesKarat, q)
+			if err != nil {
+				return nil, err
+			}
+			known := map[*graph.Node]reference.Known{}
+			for _, x := range placed.Taps {
+				known[x.Node] = lab.Tap{Placed: x}
+			}
+			last := make([]int, len(t.Outputs))
+			for i, at := range t.Outputs {
+				last[i] = int(at)
+			}
+			part := &prompt{Prompt: q}
+			y, err := part.eval(model, known, nil).Value(g.Result(), last)
+			if reference.Uncomputable(err) {
+				return nil, nil
+			} else if err != nil {
+				return nil, err
+			}
+			size, first := g.Result().Shape.Size(), len(seen.Values)
+			seen.Values = append(seen.Values, make([][]float32, len(last))...)
+			for k, at := range t.Places {
+				for _, v := range y[k*size : (k+1)*size] {
+					seen.Values[first+at] = append(seen.Values[first+at], float32(v))
+				}
+			}
+		}
+		for i := range seen.Values {
+			rows = append(rows, &vision.Row{Of: seen, Index: i})
+		}
+	}
+	p.IDs = slices.Clone(p.IDs)
+	for _, g := range p.Groups { // some models have padding there
+		copy(p.IDs[g[0]:g[1]], slices.Repeat([]int32{o.Eye.ID}, int(g[1]-g[0])))
+	}
+	mixed, err := o.Eye.Mix(p.IDs, o.Eye.ID, rows)
+	if err != nil {
+		return []Finding{{Cause: "image_markers", Op: "Embed", Layers: []int{}, Tap: "ids", From: []string{},
+			Nodes:    []string{},
+			Computed: fmt.Sprintf("has other tokens for the %d rows of pictures: %v", len(rows), err),
+			Evidence: fmt.Sprintf("prompt %d", p.Index)}}, nil
+	}
+	if p.Parts == nil && slices.ContainsFunc(o.Graph.Nodes, mistake.Sectioned) {
+		p.Parts = mixed.Parts
+	}
+	if p.Parts != nil && !slices.Equal(p.Parts, mixed.Parts) {
+		at := 0
+		for p.Parts[at] == mixed.Parts[at] {
+			at++
+		}
+		cause, said := "image_advance", "goes on after a picture by another number"
+		got, want := p.Parts[at], mixed.Parts[at]
+		if mixed.Embeddings[at] != nil || got[1]-want[1] != got[2]-want[2] {
+			cause, said = "rope_sections", "has other positions for the rows of a picture"
+		}
+		findings = append(findings, Finding{Cause: cause, Op: "RoPE", Layers: []int{}, Tap: "position_parts",
+			From: []string{}, Nodes: []string{}, Computed: said,
+			Evidence: fmt.Sprintf("prompt %d: at token %d %v, not %v", p.Index, at, got, want)})
+	}
+	p.Show(mixed)
+	return findings, nil
+}

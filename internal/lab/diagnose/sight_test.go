@@ -1,0 +1,124 @@
+package diagnose
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/lab/mistake"
+	"github.com/karat-run/karat/internal/vision"
+)
+
+// sightEngine is an engine of a model that sees, with mistakes.
+type sightEngine struct {
+	c    *checkpoint.Checkpoint
+	text *graph.Graph
+	eye  *lab.Eye // the right one
+}
+
+func openSight(t *testing.T, name string) *sightEngine {
+	t.Helper()
+	c, err := checkpoint.Open(golden.Seeded(t, golden.Shared(t, "goldens/vision/"+name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	s := &sightEngine{c: c}
+	if s.text, _, err = arch.Load(c); err != nil {
+		t.Fatal(err)
+	}
+	m, err := vision.Open(c.Tower, reference.Backend{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eye = &lab.Eye{Model: m, ID: 514}
+	return s
+}
+
+// record computes the golden prompts with mistakes before the text and in the text.
+func (s *sightEngine) record(t *testing.T, name, sight, text string) *lab.Record {
+	t.Helper()
+	ctx := context.Background()
+	parse := func(list string) []mistake.Fault {
+		if list == "" {
+			return nil
+		}
+		f, err := mistake.Parse(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	e, err := mistake.InjectSight(s.eye.Model, parse(sight))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := vision.Open(s.c.Tower, reference.Backend{Edits: e.Edits}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eye := e.Eye(s.eye, m)
+	goldens, err := golden.SightPrompts(golden.Shared(t, "goldens/vision/"+name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := reference.Backend{}
+	h := s.text
+	if text != "" {
+		if h, b.Edits, _, err = mistake.Inject(h, parse(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := &lab.Record{Path: "dump.safetensors", Names: lab.NamesHF}
+	for i, p := range goldens[:2] {
+		q := &lab.Prompt{Index: i, IDs: slices.Clone(p.IDs)}
+		for _, name := range p.Images {
+			q.Pictures = append(q.Pictures, lab.Picture{Path: golden.Shared(t, "goldens/vision/images/"+name+".png")})
+		}
+		if err := eye.Look(ctx, q, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		record.Prompts = append(record.Prompts, q)
+	}
+	r, err := lab.NewRecorder(ctx, h, b, lab.Longest(record.Prompts), 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, p := range record.Prompts {
+		if err := r.Record(ctx, p, true); err != nil {
+			t.Fatal(err)
+		}
+		p.Show(vision.Mixed{})
+	}
+	return record
+}
+
+// TestSight wants right engines cleared, and mistakes of all parts named.
+func TestSight(t *testing.T) {
+	for _, c := range []struct{ name, sight, text string }{
+		{"qwen25vl", "", ""},
+		{"qwen25vl", "tower.activation@all; image_mean=half", ""},
+		{"qwen3vl", "tower.place_interpolation=nearest", "deepstack"},
+		{"gemma3", "image_channels", "mask=groups@all"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := openSight(t, c.name)
+			d, err := Run(context.Background(), Options{Model: c.name, Graph: s.text,
+				Dump: s.record(t, c.name, c.sight, c.text), Eye: s.eye})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range d.Findings {
+				t.Log(f.Cause, f.Op, f.Layers, f.Tap, f.Computed, f.Residual, f.Evidence)
+			}
+			t.Log(d.Verdict, d.Seconds, d.Coverage.Unplaced, d.Coverage.Taps, d.Coverage.Equations, d.Closure)
+		})
+	}
+}
