@@ -53,7 +53,8 @@ const (
 		`"longest_edge": 1003520}` + clip
 )
 
-// Align makes the sides of Pixtral's pictures multiples of the tower's blocks. Mistral's files have the side of a patch,
+// Align makes the sides of Pixtral's pictures multiples of the tower's blocks. Mistral's files have the side of a
+// patch,
 // which the publisher's program multiplies. (transformers, models/pixtral/processing_pixtral.py)
 func (p *Processor) Align(block int) { p.settings.block = block }
 
