@@ -95,7 +95,7 @@ func (h *head) draft(ctx context.Context, e *Engine, batch []*work) error {
 		s := &h.step
 		*s = backend.Step{Tokens: s.Tokens[:0], Pos: s.Pos[:0], Seqs: s.Seqs[:0], Outputs: s.Outputs[:0],
 			Embeddings: s.Embeddings[:0], Parts: nil, Values: s.Values[:0], Cache: e.cache}
-		parts := [][3]int32(nil)
+		parts, turned := [][3]int32(nil), false
 		for _, w := range batch {
 			if !w.drafts(h.passes) {
 				continue
@@ -108,9 +108,7 @@ func (h *head) draft(ctx context.Context, e *Engine, batch []*work) error {
 			s.Tokens, s.Pos = append(s.Tokens, w.token(at)), append(s.Pos, int32(at))
 			s.Seqs, s.Outputs = append(s.Seqs, w.seq.seat.Pages), append(s.Outputs, row)
 			s.Embeddings, parts = append(s.Embeddings, state), append(parts, w.seq.extras.part(at))
-			if w.seq.extras.Parts != nil {
-				s.Parts = parts
-			}
+			turned = turned || w.seq.extras.Parts != nil
 			if w.drafts(h.passes + 1) {
 				if x.own == nil {
 					x.own = make([]float32, h.made.Shape.Size())
@@ -121,6 +119,9 @@ func (h *head) draft(ctx context.Context, e *Engine, batch []*work) error {
 		if len(s.Tokens) == 0 {
 			h.took = time.Since(start)
 			return nil
+		}
+		if turned {
+			s.Parts = parts
 		}
 		logits, err := h.run.Run(ctx, s, nil)
 		if err != nil {

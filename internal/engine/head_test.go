@@ -49,8 +49,8 @@ func openHead(t testing.TB, name string) (plain *graph.Graph, g arch.Graphs) {
 	return plain, g
 }
 
-// TestHeadsTogether: answers of several sequences, some with adapters, whose drafts the head makes in common passes, are
-// the same as alone.
+// TestHeadsTogether: answers of several sequences, some with adapters or pictures, whose drafts the head makes in common
+// passes, are the same as alone.
 func TestHeadsTogether(t *testing.T) {
 	plainGraph, g := openHead(t, "qwen35moe")
 	o := engine.Options{Context: 512, Budget: 1 << 28, Tokens: 12}
@@ -68,6 +68,11 @@ func TestHeadsTogether(t *testing.T) {
 			if i%3 == 0 {
 				one.Adapt(blendOf(t, plainGraph, 0.25, -0.125))
 				other.Adapt(blendOf(t, g.Model, 0.25, -0.125))
+			}
+			if i%2 == 1 { // a picture of 3x4 rows
+				for k := range int32(12) {
+					r.Parts = append(r.Parts, [3]int32{0, k / 4, k % 4})
+				}
 			}
 			want := answer(t, one, r)
 			d := draft.New(r.Prompt, nil)
