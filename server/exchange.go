@@ -89,6 +89,7 @@ type exchange struct {
 	given      []byte   // the body of a batch's line; nil where the body comes over a connection
 	failed     bool     // a fault of the server ended the answer, whatever its status
 	after      []func() // run at the request's end
+	receipts   string   // name of the answers' receipts
 
 	loading time.Duration // of the model, for this request
 }

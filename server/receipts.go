@@ -74,7 +74,8 @@ func (k *receipts) get(who string, name receiptName) []byte {
 // nameReceipts sets the header that names the receipts of x's answers.
 func (x *exchange) nameReceipts() {
 	if x.s.o.ReceiptKey != nil && x.given == nil {
-		x.w.Header().Set(receiptHeader, x.w.Header().Get("X-Request-Id"))
+		x.receipts = x.w.Header().Get("X-Request-Id")
+		x.w.Header().Set(receiptHeader, x.receipts)
 	}
 }
 
@@ -86,7 +87,7 @@ func (c *choice) keepReceipt(r *karat.Receipt) error {
 	}
 	b, err := r.Bytes()
 	if err == nil {
-		c.s.kept.receipts.put(x.who.name, receiptName{x.w.Header().Get(receiptHeader), c.index}, b)
+		c.s.kept.receipts.put(x.who.name, receiptName{x.receipts, c.index}, b)
 	}
 	return err
 }
