@@ -13,20 +13,21 @@ import (
 // layers, windows and latents, and they are near to the interpreter's in the same form.
 func TestNarrow(t *testing.T) {
 	d := device(t)
-	tokens := make([]int32, 640)
-	for i := range tokens {
-		tokens[i] = int32(i * 7 % 16)
-	}
 	for _, f := range []struct {
 		heads int
 		kv    graph.KV
+		rows  int
 		most  float64
 	}{
-		{4, graph.KV{Heads: 2, Dim: 64}, 2e-3},
-		{3, graph.KV{Heads: 1, Dim: 32, ValueDim: 96, Window: 530}, 2e-3},
-		{4, graph.KV{Heads: 1, Dim: 96, ValueDim: 64, Latent: true}, 5e-3}, // values have the scales of keys
+		{4, graph.KV{Heads: 2, Dim: 64}, 330, 2e-3},
+		{3, graph.KV{Heads: 1, Dim: 32, ValueDim: 96, Window: 530}, 640, 2e-3},
+		{4, graph.KV{Heads: 1, Dim: 96, ValueDim: 64, Latent: true}, 330, 5e-3}, // values have the scales of keys
 	} {
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+			tokens := make([]int32, f.rows)
+			for i := range tokens {
+				tokens[i] = int32(i * 7 % 16)
+			}
 			g := uneven(t, f.heads, &f.kv)
 			o := Options{Narrow: true}
 			once := start(t, New(d, o), g, len(tokens), nil).run(tokens...)
