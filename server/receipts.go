@@ -54,7 +54,7 @@ func (k *receipts) put(who string, name receiptName, b []byte) {
 		k.of[who] = of
 	}
 	of.all[name], of.order, of.bytes = b, append(of.order, name), of.bytes+len(b)
-	for of.bytes > receiptBytes || len(of.order) > receiptMost {
+	for len(of.order) > 1 && (of.bytes > receiptBytes || len(of.order) > receiptMost) { // the last one stays
 		of.bytes -= len(of.all[of.order[0]])
 		delete(of.all, of.order[0])
 		of.order = of.order[1:]

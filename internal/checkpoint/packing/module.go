@@ -59,8 +59,9 @@ func splitter(all []tensor.Tensor) func(name string) (module, ending string) {
 	}
 	for _, t := range all {
 		for ending := range bare {
-			if of, ok := strings.CutSuffix(t.Name, ending); ok && codes[of] {
-				scales[t.Name], scales[of] = ending, ""
+			of, ok := strings.CutSuffix(t.Name, ending)
+			if before := scales[t.Name]; ok && codes[of] && (before == "" || len(ending) < len(before)) {
+				scales[t.Name], scales[of] = ending, "" // of two tensors of codes, the one with the longer name
 			}
 		}
 	}
