@@ -206,10 +206,7 @@ func (x product) tiled(rows, width int) grid {
 // addRows adds the dispatch for steps of one row, or of a few, taking rows of them at once.
 func (x product) addRows(rows int) {
 	v := linearVariant{layout: x.w.layout, ending: x.end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
-	if x.w.k >= 128*32 && rows == 1 {
-		v.Unroll = 2 * unroll // runs are as long
-	}
-	if x.end.GLU != "" || x.columns >= 4096 {
+	if x.end.GLU != "" || x.columns > 8192 { // of fewer columns two leave a GPU's processors without work
 		v.Per = 2
 	}
 	groups := (x.columns + lanes - 1) / lanes

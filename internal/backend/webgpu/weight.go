@@ -41,6 +41,7 @@ type layout struct {
 	E4M3   bool       // codes are floats, with a float32 scale for each unit
 	Bfloat bool       // D is a bfloat16
 	Offset int        // of the codes
+	Normal bool       // heads' halves are zeros or normal numbers, which any GPU turns to float32 exactly
 	Each   bool       // a scale for each group, two in a word of each unit
 	Wide   bool       // these scales are float32, in two words
 	Unit   string     // a factor of the scales in a block of 256; "" is 1
@@ -177,6 +178,7 @@ type filler struct {
 	codes [line]byte // of a row, for a moment
 	top   float32    // of the numbers seen by this filler, for raising the peak
 	most  uint16     // the scale of top, where heads are pairs
+	odd   bool       // a head has a half that is not normal
 }
 
 // line is how many columns of a row are laid at once.
@@ -209,6 +211,9 @@ func (f *filler) fill(from, to int) error {
 		}
 	}
 	f.peak.raise(f.top)
+	if f.odd {
+		f.peak.odd.Store(true)
+	}
 	return nil
 }
 
@@ -320,6 +325,7 @@ func (f *filler) heads(n, i, at int, row []byte) {
 	d := f.w.DType
 	for each := d.BlockSize() / 32 / f.Units; len(row) > 0; row = row[d.BlockBytes():] {
 		h.Read(d, row)
+		f.odd = f.odd || isOdd(h.D) || isOdd(h.Min)
 		for u := range each {
 			switch {
 			case f.pairs():
@@ -454,6 +460,7 @@ func (b *Backend) upload(ws ...*graph.Weight) (*weight, error) {
 		}
 		out.shards = append(out.shards, shard{buffer, first, n})
 	}
+	out.Normal = l.Head > 0 && !out.peak.odd.Load()
 	return out, nil
 }
 
@@ -585,8 +592,17 @@ func (w weights) bytes() (n int64) {
 	return n
 }
 
+// isOdd reports whether a binary16 is neither 0 nor a normal number.
+func isOdd(half uint16) bool {
+	e := half & 0x7c00
+	return e == 0x7c00 || e == 0 && half&0x3ff != 0
+}
+
 // peak is an upper bound of a weight's finite numbers.
-type peak struct{ bits atomic.Uint32 }
+type peak struct {
+	bits atomic.Uint32
+	odd  atomic.Bool // a head has a half that is not normal
+}
 
 // raise makes p at least x, a number not negative.
 func (p *peak) raise(x float32) {

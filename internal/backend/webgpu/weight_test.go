@@ -9,7 +9,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/dev/backendtest"
+	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -175,5 +177,23 @@ func TestRemote(t *testing.T) {
 	}
 	if name, bytes := b.Memory(); name != b.d.Adapter().Name || bytes != b.d.Adapter().Memory {
 		t.Errorf("%s has %d bytes", name, bytes)
+	}
+}
+
+// TestNormal: a weight with a subnormal scale is as exact as others, which have a shorter conversion.
+func TestNormal(t *testing.T) {
+	d := device(t)
+	for scale, normal := range map[uint16]bool{0x1400: true, 0: true, 0x0201: false, 0x83ff: false} {
+		g := made(t, 256, func(b graph.Builder, r *rand.Rand, x *graph.Node) *graph.Node {
+			return b.Linear(weightOf(r, tensor.Q6_K, scale, scales[tensor.Q6_K], 32, 256), x, 32)
+		})
+		b := New(d, Options{})
+		got := start(t, b, g, 4, nil).run(1, 2, 3)
+		near(t, got, start(t, reference.Backend{}, g, 4, nil).run(1, 2, 3), 1e-6)
+		for _, w := range b.weights {
+			if w.Bits == 4 && w.Normal != normal {
+				t.Errorf("scale %#x: normal is %v", scale, w.Normal)
+			}
+		}
 	}
 }

@@ -35,6 +35,14 @@ fn signed(word: u32, i: u32) -> f32 {
 	return f32(i32(word << (24u - 8u * i)) >> 24u);
 }
 
+fn low_half(word: u32) -> f32 {
+	return {{if .Normal}}unpack2x16float(word).x{{else}}from_half(word & 0xffffu){{end}};
+}
+
+fn high_half(word: u32) -> f32 {
+	return {{if .Normal}}unpack2x16float(word).y{{else}}from_half(word >> 16u){{end}};
+}
+
 // head is the words that have the scales of unit u of row n.
 fn head(base: u32, n: u32, u: u32) -> vec3u {
 	let at = base + units() * {{add .Bits .High}}u * p.n + n;
@@ -56,9 +64,9 @@ fn head(base: u32, n: u32, u: u32) -> vec3u {
 fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- if eq .Units 8}}
 	let i = ((u & 7u) * {{div 32 .Group}}u + g) & 3u;
-	let s = from_half(h.x & 0xffffu) * signed(h.y, i){{if .Unit}} * {{.Unit}}{{end}};
+	let s = low_half(h.x) * signed(h.y, i){{if .Unit}} * {{.Unit}}{{end}};
 {{- if .Min}}
-	return vec2f(s, -(from_half(h.x >> 16u) * signed(h.z, i)));
+	return vec2f(s, -(high_half(h.x) * signed(h.z, i)));
 {{- else}}
 	return vec2f(s, 0.0);
 {{- end}}
@@ -67,15 +75,15 @@ fn scales(h: vec3u, u: u32, g: u32) -> vec2f {
 {{- else if .Wide}}
 	return vec2f(bitcast<f32>(select(h.x, h.y, g == 1u)), 0.0);
 {{- else if .Zero}}
-	let d = from_half(h.x & 0xffffu);
+	let d = low_half(h.x);
 	return vec2f(d, -(d * f32(h.x >> 16u)));
 {{- else if .Min}}
-	return vec2f(from_half(h.x & 0xffffu), from_half(h.x >> 16u));
+	return vec2f(low_half(h.x), high_half(h.x));
 {{- else if .Each}}
 	return vec2f(from_half((h.x >> (16u * g)) & 0xffffu), 0.0);
 {{- else}}
 	let d = h.x >> ((u & 1u) * 16u);
-	return vec2f({{if .Bfloat}}bitcast<f32>(d << 16u){{else}}from_half(d & 0xffffu){{end}}, 0.0);
+	return vec2f({{if .Bfloat}}bitcast<f32>(d << 16u){{else}}low_half(d){{end}}, 0.0);
 {{- end}}
 }
 
