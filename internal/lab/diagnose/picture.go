@@ -126,20 +126,24 @@ func (s *sightings) name(ctx context.Context) (best judgment, exact bool, err er
 		}
 	}
 	singles := mistake.Looks(s.m)
+	var base []*mistake.Look // an engine's size that the dump tells is sure
 	for _, x := range s.all {
 		if x.size != [2]int{} {
-			singles = append(singles, mistake.OfSize(x.size[0], x.size[1]))
+			base = []*mistake.Look{mistake.OfSize(x.size[0], x.size[1])}
+			singles = slices.DeleteFunc(singles, base[0].Excludes)
 			break
 		}
 	}
 	try := func(looks ...*mistake.Look) {
+		looks = slices.Concat(base, looks)
 		if j := s.judge(best.share, "", looks...); j.share > best.share+1e-9 {
 			best = j
 		}
 	}
+	try()
 	for count := 1; count <= mostLooks && best.share < prepared; count++ {
 		combine(singles, count, func(looks []*mistake.Look) bool {
-			try(slices.Clone(looks)...)
+			try(looks...)
 			return count == 1 || best.share < prepared && ctx.Err() == nil
 		})
 	}
