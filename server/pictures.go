@@ -45,9 +45,9 @@ func readPictureURL(f *fields, name string) karat.Image {
 			"data:image/png;base64,...", f.path+name))
 	}
 	head, data, _ := strings.Cut(rest, ",")
-	kind, coded := strings.CutSuffix(head, ";base64")
+	kind, coded := strings.CutSuffix(strings.ToLower(head), ";base64")
 	kind, _, _ = strings.Cut(kind, ";")
-	if !coded || !slices.Contains(pictureTypes, strings.ToLower(kind)) {
+	if !coded || !slices.Contains(pictureTypes, kind) {
 		fail(f.path+name, "a data: URL of %.40q, want data:TYPE;base64,... with a type of %s", head,
 			strings.Join(pictureTypes, ", "))
 	}

@@ -55,7 +55,8 @@ func TestPictures(t *testing.T) {
 		return `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + coded[i] + `"}}`
 	}
 	chat := `{"type":"image_url","image_url":{"url":` + url(0) + `,"detail":"auto"}},{"type":"text","text":"ab"},{"type":"image_url","image_url":{"url":` + url(1) + `,"detail":"high"}}`
-	input := `{"type":"input_image","detail":"auto","image_url":` + url(0) + `},{"type":"input_text","text":"ab"},{"type":"input_image","image_url":` + url(1) + `}`
+	shouted := `"DATA:Image/PNG;charset=utf-8;BASE64,` + coded[0] + `"` // names without a case
+	input := `{"type":"input_image","detail":"auto","image_url":` + shouted + `},{"type":"input_text","text":"ab"},{"type":"input_image","image_url":` + url(1) + `}`
 	for _, x := range []struct {
 		name, path, body string
 		as               []karat.Message

@@ -200,7 +200,12 @@ func Read(from io.Reader) (*Receipt, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	r := new(Receipt)
-	if err := d.Decode(r); err != nil {
+	switch err := d.Decode(r); {
+	case err == io.EOF:
+		return nil, errors.New("an empty file")
+	case err == io.ErrUnexpectedEOF:
+		return nil, errors.New("the file ends early")
+	case err != nil:
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {

@@ -81,6 +81,11 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for text, want := range map[string]string{"": "empty", string(b[:40]): "early"} {
+		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 	for _, c := range [][3]string{
 		{`"receipt":1`, `"receipt":2`, "version"}, {`"prompt":[1,2]`, `"prompt":[]`, "prompt"},
 		{`"answer":[3,4]`, `"answer":[3]`, "logits"}, {`"program"`, `"pogrom"`, "pogrom"},
