@@ -53,9 +53,8 @@ const (
 		`"longest_edge": 1003520}` + clip
 )
 
-// Align makes the sides of Pixtral's pictures multiples of the tower's blocks. Mistral's files have the side of a
-// patch,
-// which the publisher's program multiplies. (transformers, models/pixtral/processing_pixtral.py)
+// Align makes the sides of Pixtral's pictures multiples of the tower's blocks. Mistral's files have a patch's side, and
+// the publisher's program multiplies by the merge. (transformers, models/pixtral/processing_pixtral.py)
 func (p *Processor) Align(block int) { p.settings.block = block }
 
 // Steps are the parts of preparing that another program may do otherwise. The zero value is a processor's own.
