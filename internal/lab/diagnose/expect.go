@@ -93,16 +93,16 @@ func expect(ctx context.Context, o Options, tap string) (*Expectation, error) {
 			return nil, err
 		}
 	}
-	e.relate(headsOf(n))
+	e.relate(n)
 	return e, nil
 }
 
-// relate says how the rows that are far off come of the expected ones.
-func (e *Expectation) relate(heads int) {
-	r := &wrongRows{heads: heads}
+// relate says how the rows that are off come of the expected ones.
+func (e *Expectation) relate(n *graph.Node) {
+	r := &wrongRows{node: n}
 	var places []int
 	for i, x := range e.Rows {
-		if far := (rowError{residual: float64(x.Residual), floor: float64(x.Floor)}); far.isFar() && x.IsOff() {
+		if far := (rowError{residual: float64(x.Residual), floor: float64(x.Floor)}); x.IsOff() && x.Engine != nil {
 			r.got, r.want = append(r.got, floatsOf(x.Engine)), append(r.want, floatsOf(x.Expected))
 			r.floors, places = append(r.floors, far.floor), append(places, i)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	. "github.com/karat-run/karat/internal/lab/diagnose"
+	"github.com/karat-run/karat/internal/round"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -63,6 +64,7 @@ func TestExpect(t *testing.T) {
 				x[j] += float64(1 + row)
 			}
 		},
+		"its values are the right ones, rounded to bf16": func(_ *graph.Node, _ int, x []float64) { round.Format("bf16").Round(x) },
 		"": func(_ *graph.Node, row int, x []float64) {
 			for j := range x {
 				x[j] = x[j]*x[j] + 1
@@ -151,5 +153,20 @@ func TestNext(t *testing.T) {
 				t.Errorf("the fix is %q", f.Fix)
 			}
 		}
+	}
+}
+
+// TestOtherInput: a projection of another value than its own says so.
+func TestOtherInput(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	dump := m.edited(t, "", func(n *graph.Node) reference.Edit {
+		if n.Name != "blk.1.ffn_up" {
+			return nil
+		}
+		return func(s *reference.Spec) { s.In = n.In[0].In } // before the norm
+	}, m.texts(t, mixed))
+	e, err := Expect(t.Context(), Options{Graph: m.graph, Dump: dump, Asked: m.asked}, "blk.1.ffn_up")
+	if err != nil || e.Relation != "it is the product of the right weight with another input" {
+		t.Errorf("%v: %q", err, e.Relation)
 	}
 }

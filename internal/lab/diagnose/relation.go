@@ -6,9 +6,11 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/matrix"
+	"github.com/karat-run/karat/internal/round"
 )
 
 // relation is a plain way in which wrong values may come of right ones: words, and a function of the row's number and
@@ -20,7 +22,7 @@ type relation struct {
 
 // wrongRows are rows of a value that are far off, and the right ones.
 type wrongRows struct {
-	heads     int // of a row
+	node      *graph.Node // of the value
 	got, want [][]float64
 	floors    []float64
 	// The right row at so many positions behind the i-th, nil if there is none.
@@ -43,6 +45,12 @@ func (r *wrongRows) relation() string {
 	if len(r.got) == 0 {
 		return ""
 	}
+	if format := r.format(); format != "" {
+		return "its values are the right ones, rounded to " + format
+	}
+	if !r.areFar() {
+		return ""
+	}
 	for _, x := range r.relations() {
 		holds := true
 		for i, got := range r.got {
@@ -53,7 +61,32 @@ func (r *wrongRows) relation() string {
 			return x.words
 		}
 	}
+	if hasOtherInput(r.node, r.got, r.floors) {
+		return "it is the product of the right weight with another input"
+	}
 	return ""
+}
+
+// areFar reports whether all rows are far enough off for other relations than rounding.
+func (r *wrongRows) areFar() bool {
+	for i, got := range r.got {
+		if !(rowError{residual: lab.RelativeL2(r.want[i], got), floor: r.floors[i]}).isFar() {
+			return false
+		}
+	}
+	return true
+}
+
+// format returns the format to which all rows are rounded, "" if there is none.
+func (r *wrongRows) format() (format string) {
+	for i, got := range r.got {
+		f := roundedTo(got, r.want[i])
+		if f == "" || i > 0 && f != format {
+			return ""
+		}
+		format = f
+	}
+	return format
 }
 
 // relations lists the relations to try, the simplest first. Numbers fitted to each element need more than two rows.
@@ -96,6 +129,51 @@ func (r *wrongRows) relations() []relation {
 	return all
 }
 
+// roundedTo returns the format to which all of got are rounded, bf16 or f16, if got is no farther from want than this
+// rounding; else "".
+func roundedTo(got, want []float64) string {
+	for _, f := range []round.Format{"f16", "bf16"} {
+		x := slices.Clone(got)
+		f.Round(x)
+		if slices.Equal(x, got) && lab.RelativeL2(want, got) <= map[round.Format]float64{"f16": 0x1p-11,
+			"bf16": 0x1p-8}[f] {
+			return string(f)
+		}
+	}
+	return ""
+}
+
+// maxSolve is the most products that the search for another input of a weight may take.
+const maxSolve = 2e8
+
+// hasOtherInput reports whether rows are products of n's weight, with other inputs than n's. Weights with fewer rows
+// than columns have such an input for all values.
+func hasOtherInput(n *graph.Node, got [][]float64, floors []float64) bool {
+	if n.Op != graph.Linear || len(n.W) == 0 || len(got) == 0 {
+		return false
+	}
+	out := n.Shape.Size()
+	in := n.W[0].Shape.Size() / out
+	if in >= out || float64(out)*float64(in)*float64(in) > maxSolve {
+		return false
+	}
+	w := matrix.New(out, in)
+	for i := range out {
+		row, err := reference.Row(n.W[0], i)
+		if err != nil || len(row) != in {
+			return false
+		}
+		copy(w.Row(i), row)
+	}
+	for i, y := range got[:min(len(got), 3)] {
+		x := matrix.Solve(w, y)
+		if x == nil || matrix.Norm(matrix.Minus(w.Times(x), y)) > 2*excess*floors[i]*matrix.Norm(y) {
+			return false
+		}
+	}
+	return true
+}
+
 // byElement fits a summand and a factor for each element of rows.
 func (r *wrongRows) byElement() (plus, scale []float64) {
 	for j := range r.want[0] {
@@ -111,10 +189,11 @@ func (r *wrongRows) byElement() (plus, scale []float64) {
 // headRelations lists relations between the heads of rows: heads in another order, each with a factor, each with its
 // halves exchanged or its pairs interleaved.
 func (r *wrongRows) headRelations() []relation {
-	if r.heads < 2 {
+	heads := headsOf(r.node)
+	if heads < 2 {
 		return nil
 	}
-	heads, d := r.heads, len(r.want[0])/r.heads
+	d := len(r.want[0]) / heads
 	head := func(x []float64, h int) []float64 { return x[h*d : (h+1)*d] }
 	from, by := make([]int, heads), make([]float64, heads)
 	for h := range heads {

@@ -14,7 +14,7 @@ import (
 // describeValues says how wrong values come of right values, if the relation is plain: zeros, a factor, another order,
 // a sum with other coefficients.
 func (r locator) describeValues(eq *equation) string {
-	far := &wrongRows{heads: headsOf(eq.target)}
+	far := &wrongRows{node: eq.target}
 	var sites []site
 	right := func(s site) []float64 {
 		p := r.m.dump.prompts[s.prompt]
@@ -28,7 +28,7 @@ func (r locator) describeValues(eq *equation) string {
 		return want
 	}
 	for _, x := range worstFirst(eq.errors)[:min(len(eq.errors), 8)] {
-		if want := right(x.site); want != nil && x.ratio() > excess && x.isFar() {
+		if want := right(x.site); want != nil && x.ratio() > excess {
 			far.got = append(far.got, r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row}))
 			far.want, far.floors, sites = append(far.want, want), append(far.floors, x.floor), append(sites, x.site)
 		}
