@@ -13,7 +13,7 @@ import (
 // importFlags are the flags of lab import.
 type importFlags struct {
 	out, from, model, golden, name string
-	shape                          []int
+	shape, layers                  []int
 	json                           bool
 }
 
@@ -21,7 +21,7 @@ func newImportCommand() *cobra.Command {
 	var f importFlags
 	c := define("lab import", func(x *call) error { return f.run(x, x.args[0]) })
 	c.flags("output", file(&f.out), "from", &f.from, "shape", &f.shape, "name", &f.name, "model", file(&f.model),
-		"golden", file(&f.golden), "json", &f.json)
+		"layers", &f.layers, "golden", file(&f.golden), "json", &f.json)
 	return c.Command
 }
 
@@ -42,7 +42,7 @@ func (f *importFlags) open(src string) (*lab.Import, error) {
 	if f.shape != nil || f.name != "" {
 		return lab.OpenArray(src, f.name, f.shape)
 	}
-	return lab.OpenImport(src, f.from)
+	return lab.OpenImport(src, f.from, f.layers...)
 }
 
 func (f *importFlags) run(x *call, src string) error {

@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -24,11 +26,17 @@ const (
 	FormLlamaCpp = "llama.cpp" // a record whose taps have llama.cpp's names
 	FormHFDebug  = "hf-debug"  // folder of transformers' model_addition_debugger_context(use_repr=False)
 	FormLogits   = "logits"    // llama-perplexity --kl-divergence-base's file
+	FormTorch    = "torch"     // torch.save's file of a dict of tensors, or SGLang's dumper's folder of .pt files
+	FormVLLM     = "vllm"      // vLLM's extract_hidden_states
+	FormTensors  = "tensors"   // a safetensors file whose tensors have the names of taps, as nnsight and MLX write
 	FormBin      = "bin"       // llama-debug --save-logits's NAME.bin, with NAME-tokens.bin beside it
 )
 
+// formEvalCallback is a text that cannot be read, since it lacks values.
+const formEvalCallback = "eval-callback"
+
 // Forms lists the forms.
-var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin}
+var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin, FormTorch, FormVLLM, FormTensors}
 
 // Import is another tool's dump, open to be read as a record's prompts.
 type Import struct {
@@ -42,16 +50,17 @@ type Import struct {
 	file   io.Closer
 }
 
-// OpenImport opens a dump of a form, or of the one that it looks like if form is "".
-func OpenImport(path, form string) (*Import, error) {
-	i, err := openImport(path, form)
+// OpenImport opens a dump of a form, or of the form that it looks like if form is "". layers are the layers of states
+// whose file lacks them.
+func OpenImport(path, form string, layers ...int) (*Import, error) {
+	i, err := openImport(path, form, layers)
 	if err != nil {
 		return nil, fmt.Errorf("import: %s: %w", path, err)
 	}
 	return i, nil
 }
 
-func openImport(path, form string) (i *Import, err error) {
+func openImport(path, form string, layers []int) (i *Import, err error) {
 	if form == "" {
 		if form, err = formOf(path); err != nil {
 			return nil, err
@@ -66,6 +75,13 @@ func openImport(path, form string) (i *Import, err error) {
 		return importLogits(path)
 	case FormBin:
 		return importBin(path)
+	case FormTorch:
+		return importTorch(path)
+	case FormVLLM, FormTensors:
+		return importTensors(path, form, layers)
+	case formEvalCallback:
+		return nil, errors.New("the text of llama-eval-callback, which shortens rows to six values: \"karat lab " +
+			"hook --print llama.cpp\" prints a program that writes them whole")
 	}
 	return nil, fmt.Errorf("form %q: want %s", form, strings.Join(Forms, ", "))
 }
@@ -80,9 +96,19 @@ func formOf(path string) (string, error) {
 		if _, err := debugClass(path); err == nil {
 			return FormHFDebug, nil
 		}
+		if found, _ := filepath.Glob(filepath.Join(path, "*___*.pt")); len(found) > 0 {
+			return FormTorch, nil
+		}
 		return FormDump, nil
 	case filepath.Ext(path) == ".bin":
 		return FormBin, nil
+	case filepath.Ext(path) == ".pt":
+		return FormTorch, nil
+	}
+	if kindOf(path) == "" {
+		if form := tensorsForm(path); form != "" {
+			return form, nil
+		}
 	}
 	f, err := mmap.Open(path)
 	if err != nil {
@@ -91,6 +117,9 @@ func formOf(path string) (string, error) {
 	defer f.Close()
 	form := FormDump
 	err = mmap.Guard(func() error {
+		if bytes.Contains(f.Data()[:min(1<<16, len(f.Data()))], []byte("_debug:")) && kindOf(path) == kindText {
+			form = formEvalCallback
+		}
 		if strings.HasPrefix(string(f.Data()[:min(8, len(f.Data()))]), logprob.Magic) {
 			form = FormLogits
 		}

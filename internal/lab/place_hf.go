@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -58,13 +59,19 @@ var sameOut = map[string]string{"self_attn": "self_attn.o_proj", "mlp": "mlp.dow
 var sameIn = map[string]string{"self_attn": "self_attn.q_proj", "mlp": "mlp.gate_proj",
 	"feed_forward": "feed_forward.w1", "": "input_layernorm"}
 
+// moduleIndex matches a module of a list as nnsight has it: layers[0].
+var moduleIndex = regexp.MustCompile(`\[(\d+)\]`)
+
 // unsettled are modules whose output depends on how they are called.
 var unsettled = []string{"act_fn", "rotary_emb", "pos_emb", "router"}
 
 // hf finds PyTorch's MODULE.out and MODULE.in. A module's name alone means its output.
 func (l *placer) hf(name string) spot {
-	m, reads := strings.CutSuffix(l.bareName(name), ".in")
-	m = strings.TrimSuffix(m, ".out")
+	m, reads := strings.CutSuffix(l.bareName(moduleIndex.ReplaceAllString(name, ".$1")), ".in")
+	if input, ok := strings.CutSuffix(m, ".input"); ok { // nnsight's words
+		m, reads = input, true
+	}
+	m = strings.TrimSuffix(strings.TrimSuffix(m, ".output"), ".out")
 	for _, u := range unsettled {
 		// a graph may have a node of it
 		if own := u == "act_fn" && l.byModule[m] != nil; !own && (m == u || strings.HasSuffix(m, "."+u)) {

@@ -6,7 +6,8 @@
 //
 //   - layers.go and stats.go show the layers of two records, and a model's numbers; text.go prints comparisons, and
 //     compare.go makes them.
-//   - import_debug.go, import_logits.go, numpy.go, import.go, dump.go and dump_manifest.go read dumps of other tools.
+//   - import_debug.go, import_logits.go, import_tensors.go, import_torch.go, pickle.go, numpy.go, import.go, dump.go
+//     and dump_manifest.go read dumps of other tools.
 //   - take.go records a model of our own.
 //   - place_find.go, place_order.go, place_hf.go, place_names.go, place_llamacpp.go and place.go find the node of
 //     each tap.

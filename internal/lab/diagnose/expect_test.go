@@ -90,7 +90,7 @@ func TestExpect(t *testing.T) {
 			if err != nil || e.Tapped || len(e.Rows) != len(dump.Prompts[0].IDs) || !slices.Equal(e.Rows[len(e.Rows)-1].Expected, want) {
 				t.Errorf("a value that the dump lacks: %v, %+v", err, e)
 			}
-			if _, err = Expect(t.Context(), o, "model.layers.0.output"); err == nil || !strings.Contains(err.Error(), "did you mean model.layers.0.out?") {
+			if _, err = Expect(t.Context(), o, "model.layer.0.out"); err == nil || !strings.Contains(err.Error(), "did you mean model.layers.0.out?") {
 				t.Error(err)
 			}
 		}
@@ -103,14 +103,14 @@ func TestMisspelt(t *testing.T) {
 	m := tiny(t, "tiny-qwen3")
 	dump, _ := m.record(t, "", "", m.texts(t, mixed))
 	taps := dump.Prompts[0].Taps
-	taps["model.layers.1.output"] = taps["model.layers.1.out"]
+	taps["model.layer.1.out"] = taps["model.layers.1.out"]
 	delete(taps, "model.layers.1.out")
 	d := m.diagnose(t, dump, nil)
-	want := map[string]string{"model.layers.1.output": "model.layers.1.out"}
+	want := map[string]string{"model.layer.1.out": "model.layers.1.out"}
 	if !good(d.Verdict) || len(d.Errors) != 1 || !maps.Equal(d.Coverage.Misspelt, want) || d.Next[0].Do != DoRename || !maps.Equal(d.Next[0].Rename, want) {
 		t.Errorf("%s: %q, %+v", say(d), d.Errors, d.Next)
 	}
-	dump.Prompts[0].Taps = map[string]*tensor.Tensor{"model.layers.1.output": taps["model.layers.1.output"]}
+	dump.Prompts[0].Taps = map[string]*tensor.Tensor{"model.layer.1.out": taps["model.layer.1.out"]}
 	if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: dump}); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "did you mean model.layers.1.out?") {
 		t.Error(err)
 	}
