@@ -97,14 +97,25 @@ func expect(ctx context.Context, o Options, tap string) (*Expectation, error) {
 	return e, nil
 }
 
-// relate says how the rows that are off come of the expected ones.
+// relate says how the rows that are off come of the expected ones. At position 0 attention passes the first value on,
+// so that a relation between values shows there.
 func (e *Expectation) relate(n *graph.Node) {
+	e.Relation = e.relationIn(n, func(*ExpectedRow) bool { return true })
+	if e.Relation == "" && n.Op == graph.Attention {
+		if words := e.relationIn(n, func(r *ExpectedRow) bool { return r.Position == 0 }); words != "" {
+			e.Relation = "at position 0, where attention passes on the value: " + words
+		}
+	}
+}
+
+// relationIn returns the relation of some of the rows that are off.
+func (e *Expectation) relationIn(n *graph.Node, has func(*ExpectedRow) bool) string {
 	r := &wrongRows{node: n}
 	var places []int
 	for i, x := range e.Rows {
-		if far := (rowError{residual: float64(x.Residual), floor: float64(x.Floor)}); x.IsOff() && x.Engine != nil {
+		if x.IsOff() && x.Engine != nil && has(&x) {
 			r.got, r.want = append(r.got, floatsOf(x.Engine)), append(r.want, floatsOf(x.Expected))
-			r.floors, places = append(r.floors, far.floor), append(places, i)
+			r.floors, places = append(r.floors, float64(x.Floor)), append(places, i)
 		}
 	}
 	r.neighbor = func(i, shift int) []float64 {
@@ -114,7 +125,7 @@ func (e *Expectation) relate(n *graph.Node) {
 		}
 		return floatsOf(e.Rows[at].Expected)
 	}
-	e.Relation = r.relation()
+	return r.relation()
 }
 
 // expectIn adds the rows of a prompt to an expectation.

@@ -64,6 +64,15 @@ func TestExpect(t *testing.T) {
 				x[j] += float64(1 + row)
 			}
 		},
+		"at position 0, where attention passes on the value: its heads are the right heads [2 2 0 0]": func(_ *graph.Node, row int, x []float64) {
+			for j := range x {
+				if half := len(x) / 2; row == 0 && j < half {
+					x[j], x[j+half] = x[j+half], x[j]
+				} else if row > 0 {
+					x[j] = x[j]*x[j] + 1
+				}
+			}
+		},
 		"its values are the right ones, rounded to bf16": func(_ *graph.Node, _ int, x []float64) { round.Format("bf16").Round(x) },
 		"": func(_ *graph.Node, row int, x []float64) {
 			for j := range x {
