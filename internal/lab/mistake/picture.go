@@ -424,7 +424,7 @@ type Engine struct {
 	Done  []Injected
 }
 
-// InjectSight builds mistakes into the part of a model that sees: those in the tower, and looks, the likeliest of a
+// InjectSight builds mistakes into the part of a model that sees: into the tower, and as looks, the likeliest of a
 // mistake's or the one with a word as the value.
 func InjectSight(m *vision.Model, faults []Fault) (e *Engine, err error) {
 	e = &Engine{Graph: m.Graph}
