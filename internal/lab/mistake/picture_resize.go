@@ -213,7 +213,7 @@ func pad(color byte, corner bool, round func(float64) float64) fit {
 	}
 }
 
-// crop keeps the shape and cuts off what is beyond the size.
+// crop keeps the shape and cuts off the rest.
 func crop(m *image.Image, width, height int, by resize) (*image.Image, error) {
 	scale := max(float64(width)/float64(m.Width), float64(height)/float64(m.Height))
 	side := func(old, size int) int { return max(int(math.Round(float64(old)*scale)), size) }
