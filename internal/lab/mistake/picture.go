@@ -367,7 +367,7 @@ var orders = []struct {
 	}},
 }
 
-// within moves the numbers of each patch from their places by one rule to those by another, or back.
+// within moves the numbers of each patch from places by one rule to places by another, or back.
 func within(t *vision.Tile, back bool, first, second func(c, y, x, side int) int) {
 	if back {
 		first, second = second, first
