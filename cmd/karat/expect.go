@@ -28,7 +28,7 @@ type expectFlags struct {
 func newExpectCommand() *cobra.Command {
 	f := expectFlags{names: newNames(), prompt: -1, position: -1}
 	c := define("lab expect", f.run)
-	c.flags("tap", &f.tap, "prompt", &f.prompt, "position", &f.position, "names", &f.names, "output", file(&f.out),
+	c.flags("tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names, "output", file(&f.out),
 		"json", &f.json)
 	c.takesModel()
 	return c.Command

@@ -21,7 +21,7 @@ func newImportCommand() *cobra.Command {
 	var f importFlags
 	c := define("lab import", func(x *call) error { return f.run(x, x.args[0]) })
 	c.flags("output", file(&f.out), "from", &f.from, "shape", &f.shape, "name", &f.name, "model", file(&f.model),
-		"layers", &f.layers, "golden", file(&f.golden), "json", &f.json)
+		"hidden-layers", &f.layers, "golden", file(&f.golden), "json", &f.json)
 	return c.Command
 }
 

@@ -88,7 +88,7 @@ func (i *Import) vllm(r *Record, tensors []tensor.Tensor, layers []int) error {
 	case len(shape) != 3 || !states.DType.Float() || shape.Size() == 0:
 		return fmt.Errorf("hidden_states: shape %v, want floats of [tokens, layers, size]", []int(states.Shape))
 	case len(layers) != shape[1]:
-		return fmt.Errorf("hidden_states of %d layers: --layers wants as many numbers, those of "+
+		return fmt.Errorf("hidden_states of %d layers: --hidden-layers wants as many numbers, those of "+
 			"eagle_aux_hidden_state_layer_ids", shape[1])
 	case residual != nil && (residual.DType != states.DType || !slices.Equal(residual.Shape, states.Shape)):
 		return errors.New("residual: another type or shape than hidden_states")
@@ -97,7 +97,7 @@ func (i *Import) vllm(r *Record, tensors []tensor.Tensor, layers []int) error {
 	for k, layer := range layers {
 		name := "0.tap.model.embed_tokens.out"
 		if layer < 0 || layer > 1<<16 {
-			return fmt.Errorf("--layers %d", layer)
+			return fmt.Errorf("--hidden-layers %d", layer)
 		} else if layer > 0 {
 			name = fmt.Sprintf("0.tap.model.layers.%d.out", layer-1)
 		}

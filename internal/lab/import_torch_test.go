@@ -104,7 +104,7 @@ func TestImportTensors(t *testing.T) {
 		t.Errorf("%q", tapsOf(p))
 	}
 	in.Close()
-	if _, err := OpenImport(path, "", 1); err == nil || !strings.Contains(err.Error(), "hidden_states of 2 layers: --layers wants as many numbers") {
+	if _, err := OpenImport(path, "", 1); err == nil || !strings.Contains(err.Error(), "hidden_states of 2 layers: --hidden-layers wants as many numbers") {
 		t.Error(err)
 	}
 	states.Name, states.Shape = "model.layers[1].output", tensor.Shape{2, 4}
