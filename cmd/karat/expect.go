@@ -28,8 +28,8 @@ type expectFlags struct {
 func newExpectCommand() *cobra.Command {
 	f := expectFlags{names: newNames(), prompt: -1, position: -1}
 	c := define("lab expect", f.run)
-	c.flags("tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names, "output", file(&f.out),
-		"json", &f.json)
+	c.flags("tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names,
+		"output", file(&f.out), "json", &f.json)
 	c.takesModel()
 	return c.Command
 }

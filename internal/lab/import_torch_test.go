@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -112,7 +113,7 @@ func TestImportTensors(t *testing.T) {
 	if in.Form != FormTensors || !slices.Equal(tapsOf(all[0]), []string{"model.layers[1].output [2 4] 1..8"}) || !slices.Equal(all[0].IDs, []int32{5, 6}) {
 		t.Errorf("%s: %q", in.Form, tapsOf(all[0]))
 	}
-	l := newPlacer(loadGraph(t, "../../testdata/models/tiny-llama"), &Prompt{})
+	l := newPlacer(loadGraph(t, golden.Model(t, "tiny-llama")), &Prompt{})
 	for _, name := range []string{"model.layers[1].output", "model.layers.1.out"} {
 		if s := l.hf(name); s.node == nil || s.node.Name != "blk.1.out" {
 			t.Errorf("%s: %+v", name, s)
