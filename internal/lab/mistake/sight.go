@@ -141,7 +141,10 @@ func staleRows(p *Proposer, n *graph.Node) []*Hypothesis {
 							before = int(o.First)
 						}
 					}
-					if row := e.Row(before + r - int(g.First)); before >= 0 && err == nil && row != nil {
+					if before < 0 || err != nil {
+						continue
+					}
+					if row := e.Row(before + r - int(g.First)); row != nil {
 						for j := range d {
 							y[i*d+j] = float64(row[j])
 						}
