@@ -2,7 +2,6 @@ package karat_test
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,8 +42,7 @@ func TestHead(t *testing.T) {
 	if len(slices.Compact(texts)) != 1 || len(slices.Compact(prints)) != 1 || len(nodes[0]) != len(nodes[1]) {
 		t.Errorf("texts %q, fingerprints %q, %d and %d nodes", texts, prints, len(nodes[0]), len(nodes[1]))
 	}
-	without := filepath.Join(golden.Dir(t), "gguf", "tiny-llama.Q8_0.gguf")
-	if _, err := karat.Load(t.Context(), without, karat.Options{Draft: karat.DraftMTP}); err == nil || !strings.Contains(err.Error(), "no head") {
+	if _, err := karat.Load(t.Context(), golden.Model(t, "tiny-llama"), karat.Options{Draft: karat.DraftMTP}); err == nil || !strings.Contains(err.Error(), "no head") {
 		t.Errorf("a model without a head: %v", err)
 	}
 }
