@@ -92,7 +92,7 @@ func TestReference(t *testing.T) {
 		fewest   int
 		byPython bool
 	}{
-		{"models/*/*.safetensors", 5, true},
+		{"models/*/*.safetensors", 4, true},
 		{"records/*/*.safetensors", 7, golden.Dir(t) != golden.Repo(t)}, // the repository's are an excerpt
 		{"llamacpp/*.safetensors", 3, false},
 	} {
