@@ -33,7 +33,7 @@ func lostStreams(_ *Proposer, n *graph.Node) []*Hypothesis {
 	}
 	all := []*Hypothesis{edit(n, "passes on the layer's output without the residual stream", detail{"lost": "stream"},
 		passes(1))}
-	if !isPLE(n.In[1]) {
+	if !isPLE(n.In[1]) && n.In[1].Op != graph.Deepstack { // their branches have causes of their own
 		all = append(all, lostBranch(n))
 	}
 	return all
