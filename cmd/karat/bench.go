@@ -148,16 +148,11 @@ func dropZeros(list []int) (some []int) {
 }
 
 func (f *benchFlags) run(x *call) (err error) {
-	if f.model, err = x.find(); err != nil {
-		return err
-	}
+	f.model = must(x.find())
 	if f.quantize != nil {
 		return f.runQuantize(x)
 	}
-	o, err := f.options()
-	if err != nil {
-		return err
-	}
+	o := must(f.options())
 	f.chat.imply()
 	switch {
 	case f.prompt.text == "" && f.chat.chat:
@@ -166,13 +161,8 @@ func (f *benchFlags) run(x *call) (err error) {
 		return usagef("-d and --arrive do not work with the text of a prompt")
 	}
 	o.Progress = func(test string) { x.say("%s", test) }
-	name, err := deviceName(o.Numerics)
-	if err != nil {
-		return err
-	}
-	if err := f.readPrompt(x, &o); err != nil {
-		return err
-	}
+	name := must(deviceName(o.Numerics))
+	throw(f.readPrompt(x, &o))
 	sayDemo(f.model, x.log)
 	r, err := bench.Run(x.ctx, func() (*checkpoint.Checkpoint, error) { return openCheckpoint(f.model) }, o)
 	err = explainBudget(err)
@@ -194,9 +184,7 @@ func (f *benchFlags) run(x *call) (err error) {
 			}
 		}
 	}
-	if err := write(x.out); err != nil { // also results before an error
-		return err
-	}
+	throw(write(x.out)) // also results before an error
 	if interrupted {
 		return x.interrupted(": some tests did not run")
 	}
@@ -230,16 +218,11 @@ func (f *benchFlags) runQuantize(x *call) (err error) {
 			return usagef("--quantize: type %q, want %s", kind, strings.Join(quantmix.Names(), ", "))
 		}
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
+	program := must(os.Executable())
 	o := bench.QuantizeOptions{File: f.model, Types: f.quantize, Threads: f.threads, Repeat: f.repeat, Self: program}
 	o.Progress = func(test string) { x.say("%s", test) }
 	if f.peer != "" {
-		if o.Peer, err = filepath.Abs(f.peer); err != nil {
-			return err
-		}
+		o.Peer = must(filepath.Abs(f.peer))
 	}
 	all, err := bench.Quantize(x.ctx, o)
 	if len(all) > 0 {
@@ -302,14 +285,8 @@ func (f *benchFlags) readPrompt(x *call, o *bench.Options) error {
 	if f.prompt.text == "" {
 		return nil
 	}
-	g, err := f.chat.options()
-	if err != nil {
-		return err
-	}
-	m, err := x.load(karat.Options{NoFit: f.engine.noFit})
-	if err != nil {
-		return err
-	}
+	g := must(f.chat.options())
+	m := must(x.load(karat.Options{NoFit: f.engine.noFit}))
 	defer m.Close()
 	ids, template, err := f.chat.ids(x.ctx, m, f.prompt.text, g)
 	if err == nil {

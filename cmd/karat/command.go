@@ -120,13 +120,50 @@ func define(name string, run func(*call) error) *command {
 				return err
 			}
 		}
-		err := run(x)
+		err := catch(func() error { return run(x) })
 		if f := (failure{}); err != nil && x.ctx.Err() != nil && !errors.As(err, &f) {
 			return x.interrupted("")
 		}
 		return err
 	}
 	return c
+}
+
+// thrown is the error of a command, on its way from throw to catch.
+type thrown struct{ error }
+
+// throw ends a command with an error; nil ends nothing. Only what a command runs, and what passes errors on as they
+// are, may throw: a caller that adds to an error never sees a thrown one.
+func throw(err error) {
+	if err != nil {
+		panic(thrown{err})
+	}
+}
+
+// must returns v, or throws an error.
+func must[T any](v T, err error) T {
+	throw(err)
+	return v
+}
+
+// must2 returns v and w, or throws an error.
+func must2[T, U any](v T, w U, err error) (T, U) {
+	throw(err)
+	return v, w
+}
+
+// catch returns the error that do returns or throws.
+func catch(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t, is := p.(thrown)
+			if !is {
+				panic(p)
+			}
+			err = t.error
+		}
+	}()
+	return do()
 }
 
 // group makes a command holding only other commands: group prints help, also for "karat lab help", and suggests a name

@@ -90,9 +90,7 @@ func writeConversion(x *call, src, out string, r *karat.Conversion, seconds floa
 		made = r.Files[0] // of several, perhaps
 	}
 	var hashes conversionHashes
-	if err := hashes.compute(x.ctx, src, made); err != nil {
-		return err
-	}
+	throw(hashes.compute(x.ctx, src, made))
 	return x.json(struct {
 		Source       string         `json:"source"`
 		Output       string         `json:"output"`

@@ -42,9 +42,7 @@ func (f *diagnoseFlags) run(x *call) error {
 		return failure{statusUsage, err}
 	}
 	dump := x.args[0]
-	if err := f.checkOutputs(path, dump); err != nil {
-		return err
-	}
+	throw(f.checkOutputs(path, dump))
 	d, err := f.diagnose(x, path, dump)
 	switch {
 	case err != nil && x.ctx.Err() != nil:
@@ -69,10 +67,8 @@ func (f *diagnoseFlags) checkOutputs(model, dump string) error {
 			continue
 		}
 		beside := strings.TrimSuffix(in, filepath.Ext(in)) + ".json"
-		if err := refuseOverwrite("--json-file "+f.file, f.file, in, beside,
-			filepath.Join(in, "manifest.json")); err != nil {
-			return err
-		}
+		throw(refuseOverwrite("--json-file "+f.file, f.file, in, beside,
+			filepath.Join(in, "manifest.json")))
 	}
 	if st, err := os.Stat(f.report); err == nil && !st.IsDir() {
 		return usagef("--report %s: not a folder", f.report)

@@ -44,10 +44,7 @@ func (f *editFlags) options() (o convert.EditOptions, err error) {
 		o.Set = append(o.Set, kv)
 	}
 	if f.template != "" {
-		text, err := (&chatFlags{file: f.template}).read()
-		if err != nil {
-			return o, err
-		}
+		text := must((&chatFlags{file: f.template}).read())
 		o.Set = append(o.Set, gguf.KeyValue{Key: templateKey, Value: text})
 	}
 	for _, kv := range o.Set {
@@ -65,20 +62,10 @@ func (f *editFlags) options() (o convert.EditOptions, err error) {
 }
 
 func (f *editFlags) run(x *call) error {
-	o, err := f.options()
-	if err != nil {
-		return err
-	}
-	if err := refuseOverwrite("-o "+f.out, f.out, f.template); err != nil {
-		return err
-	}
-	if _, err := x.find(); err != nil {
-		return err
-	}
-	found, err := namedModel(x.model.name)
-	if err != nil {
-		return err
-	}
+	o := must(f.options())
+	throw(refuseOverwrite("-o "+f.out, f.out, f.template))
+	must(x.find())
+	found := must(namedModel(x.model.name))
 	out := f.out
 	switch {
 	case out == "" && found.Name != "":

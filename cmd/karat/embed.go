@@ -53,26 +53,16 @@ func (f *embedFlags) run(x *call) error {
 	case f.npy && f.pooling.value == "none":
 		return usagef("--npy has a vector for each text: take --safetensors with --pooling none")
 	}
-	o, err := f.engine.options(x.changed)
-	if err != nil {
-		return err
-	}
-	if _, err := x.find(); err != nil {
-		return err
-	}
+	o := must(f.engine.options(x.changed))
+	must(x.find())
 	texts := x.args
 	if len(texts) == 0 || f.file != "" {
-		if texts, err = x.readTexts(texts, f.file, "TEXT, -f FILE, or texts"); err != nil {
-			return err
-		}
+		texts = must(x.readTexts(texts, f.file, "TEXT, -f FILE, or texts"))
 		if len(texts) == 0 {
 			x.note("there are no texts")
 		}
 	}
-	m, err := x.load(o)
-	if err != nil {
-		return err
-	}
+	m := must(x.load(o))
 	defer m.Close()
 	p := newProgress(x.log, "")
 	defer p.end()
@@ -81,30 +71,21 @@ func (f *embedFlags) run(x *call) error {
 	if x.changed("normalize") {
 		e.Normalize = &f.normalize
 	}
-	features, err := m.EmbedSize(x.ctx, e)
-	if err != nil {
-		return err
-	}
+	features := must(m.EmbedSize(x.ctx, e))
 	if f.dimensions > features {
 		return usagef("--dimensions %d: want 1 to %d, the features that the model has", f.dimensions, features)
 	}
 	if f.dimensions > 0 {
 		e.Dimensions, features = f.dimensions, f.dimensions
 	}
-	vectors, err := m.Embed(x.ctx, texts, e)
-	if err != nil {
-		return err
-	}
+	vectors := must(m.Embed(x.ctx, texts, e))
 	return f.write(x.out, vectors, features)
 }
 
 // readTexts returns the texts of JSON Lines in the file, or on standard input. Without texts, the error lists the
 // possible sources, want.
 func (x *call) readTexts(args []string, file, want string) ([]string, error) {
-	text, ok, err := x.readInput(args, file)
-	if err != nil {
-		return nil, err
-	}
+	text, ok := must2(x.readInput(args, file))
 	if !ok {
 		return nil, usagef("give %s on standard input", want)
 	}

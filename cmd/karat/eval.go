@@ -105,28 +105,15 @@ func (f *evalFlags) check(x *call, path string) error {
 }
 
 func (f *evalFlags) run(x *call) error {
-	o, err := f.engine.model()
-	if err != nil {
-		return err
-	}
-	path, err := x.find()
-	if err != nil {
-		return err
-	}
-	if err := f.check(x, path); err != nil {
-		return err
-	}
+	o := must(f.engine.model())
+	path := must(x.find())
+	throw(f.check(x, path))
 	var e eval.Options
 	var w *eval.Windows
 	if f.baseLogits != "" {
-		file, err := eval.OpenFile(f.baseLogits)
-		if err != nil {
-			return err
-		}
+		file := must(eval.OpenFile(f.baseLogits))
 		defer file.Close()
-		if w, err = file.Windows(f.windows); err != nil {
-			return err
-		}
+		w = must(file.Windows(f.windows))
 		e.Base, f.context = file, w.Context
 	}
 	m, err := x.openModel(path, f.context)
@@ -150,9 +137,7 @@ func (f *evalFlags) run(x *call) error {
 			return x.explainEarly(err)
 		}
 		defer b.Close()
-		if err := m.SameTokens(b, w); err != nil {
-			return err
-		}
+		throw(m.SameTokens(b, w))
 		o.Adapters = nil
 		base, err := b.Start(x.ctx, o)
 		if err != nil {

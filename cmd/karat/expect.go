@@ -46,9 +46,7 @@ func (f *expectFlags) run(x *call) error {
 	case f.out != "" && filepath.Ext(f.out) != ".safetensors":
 		return usagef("-o %s: want a name that ends in .safetensors", f.out)
 	}
-	if err := refuseOverwrite("-o "+f.out, f.out, path, dump); err != nil {
-		return err
-	}
+	throw(refuseOverwrite("-o "+f.out, f.out, path, dump))
 	e, err := f.expect(x, path, dump)
 	switch {
 	case err != nil && x.ctx.Err() != nil:

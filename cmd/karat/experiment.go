@@ -42,24 +42,18 @@ func newExperimentCommand() *cobra.Command {
 }
 
 // runner loads the model of a spec.
-func (f *experimentFlags) runner(x *call, s *experiment.Spec, named string) (*experiment.Runner, *karat.Model, error) {
-	path, err := findModel(strings.TrimPrefix(cmp.Or(f.model, s.Model, named), demoName))
-	if err != nil {
-		return nil, nil, err
-	}
+func (f *experimentFlags) runner(x *call, s *experiment.Spec, named string) (*experiment.Runner, *karat.Model) {
+	path := must(findModel(strings.TrimPrefix(cmp.Or(f.model, s.Model, named), demoName)))
 	o := karat.Options{Backend: karat.Backend(f.engine.backend), Threads: f.engine.threads,
 		Precision: karat.Precision(s.Precision), NoFit: f.engine.noFit}
-	m, err := loadModel(x.ctx, path, o, x.log)
-	if err != nil {
-		return nil, nil, err
-	}
+	m := must(loadModel(x.ctx, path, o, x.log))
 	return &experiment.Runner{Spec: s, Model: m, Token: func(ctx context.Context, s string) (int, error) {
 		id, err := tokenID(ctx, m, s)
 		if err != nil { // the error names a flag
 			err = errors.New(strings.TrimPrefix(err.Error(), "--token "))
 		}
 		return id, err
-	}}, m, nil
+	}}, m
 }
 
 // cellProgress reports the finished cells of an experiment, some perhaps from an earlier run.
@@ -78,18 +72,12 @@ func (f *experimentFlags) run(x *call) error {
 	if f.out == "" {
 		return usagef("-o FOLDER is needed")
 	}
-	text, err := readWhole(x.args[0], experiment.MaxSpec)
-	if err != nil {
-		return err
-	}
+	text := must(readWhole(x.args[0], experiment.MaxSpec))
 	s, err := experiment.ParseSpec(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", x.args[0], err)
 	}
-	runner, m, err := f.runner(x, s, "")
-	if err != nil {
-		return err
-	}
+	runner, m := f.runner(x, s, "")
 	defer m.Close()
 	p, report := cellProgress(x)
 	b, err := experiment.RunInto(x.ctx, f.out, text, cmp.Or(f.model, s.Model, demoName), runner, report)
@@ -111,18 +99,12 @@ func (f *experimentFlags) run(x *call) error {
 
 func (f *experimentFlags) verify(x *call) error {
 	dir := x.args[0]
-	b, text, err := experiment.Open(dir)
-	if err != nil {
-		return err
-	}
+	b, text := must2(experiment.Open(dir))
 	s, err := experiment.ParseSpec(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	runner, m, err := f.runner(x, s, b.Manifest.Model)
-	if err != nil {
-		return err
-	}
+	runner, m := f.runner(x, s, b.Manifest.Model)
 	defer m.Close()
 	p, report := cellProgress(x)
 	err = b.Verify(x.ctx, runner, report)
@@ -137,14 +119,8 @@ func (f *experimentFlags) verify(x *call) error {
 }
 
 func (f *experimentFlags) compare(x *call) error {
-	a, _, err := experiment.Open(x.args[0])
-	if err != nil {
-		return err
-	}
-	b, _, err := experiment.Open(x.args[1])
-	if err != nil {
-		return err
-	}
+	a, _ := must2(experiment.Open(x.args[0]))
+	b, _ := must2(experiment.Open(x.args[1]))
 	d := experiment.Compare(a, b)
 	if f.json {
 		return x.json(d)

@@ -35,10 +35,7 @@ func newExtractCommand() *cobra.Command {
 }
 
 func (f *extractFlags) run(x *call) error {
-	o, err := f.engine.options(x.changed)
-	if err != nil {
-		return err
-	}
+	o := must(f.engine.options(x.changed))
 	place, at, err := f.place.place()
 	kind := strings.ToLower(filepath.Ext(f.out))
 	switch {
@@ -49,26 +46,12 @@ func (f *extractFlags) run(x *call) error {
 	case !slices.Contains([]string{".safetensors", ".npy", ".jsonl"}, kind):
 		return usagef("-o %s: want a name that ends in .safetensors, .npy or .jsonl", f.out)
 	}
-	path, err := x.find()
-	if err != nil {
-		return err
-	}
-	inputs, err := lab.ReadInputs(f.prompts)
-	if err != nil {
-		return err
-	}
-	if err := cmp.Or(refuseOverwrite("-o "+f.out, f.out, f.prompts, path), atomicfile.Check(f.out)); err != nil {
-		return err
-	}
-	m, err := x.load(o)
-	if err != nil {
-		return err
-	}
+	path := must(x.find())
+	inputs := must(lab.ReadInputs(f.prompts))
+	throw(cmp.Or(refuseOverwrite("-o "+f.out, f.out, f.prompts, path), atomicfile.Check(f.out)))
+	m := must(x.load(o))
 	defer m.Close()
-	encoded, err := x.encodePrompts(&model.Opened(m).Files, inputs)
-	if err != nil {
-		return err
-	}
+	encoded := must(x.encodePrompts(&model.Opened(m).Files, inputs))
 	var prompts []*experiment.Prompt
 	for _, p := range encoded {
 		prompts = append(prompts, experiment.NewPrompt(m, p.Text, idsAs[int](p.IDs)))
@@ -81,17 +64,12 @@ func (f *extractFlags) run(x *call) error {
 	if err != nil {
 		return err
 	}
-	print, err := m.Fingerprint(x.ctx)
-	if err != nil {
-		return err
-	}
+	print := must(m.Fingerprint(x.ctx))
 	s.Notes = map[string]string{"program": "karat " + karat.Version(), "model_fingerprint": print,
 		"positions": f.place.on, "precision": string(o.Precision)}
 	write := map[string]func(io.Writer) error{".safetensors": s.WriteSafetensors, ".npy": s.WriteNumPy,
 		".jsonl": s.WriteJSONLines}[kind]
-	if err := atomicfile.Write(f.out, write); err != nil {
-		return err
-	}
+	throw(atomicfile.Write(f.out, write))
 	if f.json {
 		return x.json(&labFile{Path: f.out, Prompts: s.Count, Nodes: len(s.Nodes)})
 	}

@@ -54,25 +54,15 @@ func (f *imatrixFlags) run(x *call) error {
 	case f.skip < 0:
 		return usagef("--skip %d: want 0 or more", f.skip)
 	}
-	path, err := x.find()
-	if err != nil {
-		return err
-	}
-	if err := refuseOverwrite("-o "+f.output, f.output, path, f.text); err != nil { // a file may be read and replaced
-		return err
-	}
-	if err := atomicfile.Check(f.output); err != nil {
-		return err
-	}
+	path := must(x.find())
+	throw(refuseOverwrite("-o "+f.output, f.output, path, f.text)) // a file may be read and replaced
+	throw(atomicfile.Check(f.output))
 	m, err := x.openModel(path, f.context)
 	if err != nil {
 		return x.explainEarly(err)
 	}
 	defer m.Close()
-	all, err := f.before(m.Graph)
-	if err != nil {
-		return err
-	}
+	all := must(f.before(m.Graph))
 	w, err := f.cut(x, m, eval.Calibration)
 	if err != nil {
 		return x.explainEarly(err)
@@ -88,14 +78,12 @@ func (f *imatrixFlags) run(x *call) error {
 func (f *imatrixFlags) before(g *graph.Graph) (*imatrix.Matrix, error) {
 	all := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}}
 	for _, in := range f.in {
-		m, err := imatrix.Read(in)
-		if err != nil {
-			return nil, err
-		}
+		m := must(imatrix.Read(in))
 		if m.ChunkSize == 0 {
 			m.Scale(f.context) // as llama-imatrix does
 		}
-		if err = m.Fits(g); err == nil {
+		err := m.Fits(g)
+		if err == nil {
 			err = all.Add(m)
 		}
 		if err != nil {
@@ -139,18 +127,12 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 		return err
 	}
 	all.ChunkSize = w.Context
-	if err := all.Add(got); err != nil {
-		return err
-	}
+	throw(all.Add(got))
 	if interrupted { // a file of this name may have all windows
 		f.output = partialPath(f.output)
 	}
-	if err := gguf.WriteFile(f.output, all.Write); err != nil {
-		return err
-	}
-	if err := f.write(x, all); err != nil {
-		return err
-	}
+	throw(gguf.WriteFile(f.output, all.Write))
+	throw(f.write(x, all))
 	if interrupted {
 		return x.interrupted(fmt.Sprintf(": %d of %d windows are in %s; --in-file %[3]s --skip %d goes on",
 			got.Chunks, w.Count(), f.output, f.skip+got.Chunks))

@@ -83,21 +83,15 @@ func (j *injection) plan(g *graph.Graph, b backend.Backend) (*graph.Graph, backe
 }
 
 // taps builds in the faults of the probe, and only then adds the prompts.
-func (j *injection) taps(g *graph.Graph, prompts []*lab.Prompt, add func(*lab.Prompt) error) error {
+func (j *injection) taps(g *graph.Graph, prompts []*lab.Prompt, add func(*lab.Prompt) error) {
 	if len(j.probe) == 0 {
-		return nil
+		return
 	}
-	done, err := mistake.Probe(g, prompts, j.probe)
-	if err != nil {
-		return err
-	}
+	done := must(mistake.Probe(g, prompts, j.probe))
 	j.done = append(j.done, done...)
 	for _, p := range prompts {
-		if err := add(p); err != nil {
-			return err
-		}
+		throw(add(p))
 	}
-	return nil
 }
 
 // writeKey writes the answer key, if --key names a file.

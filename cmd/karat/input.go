@@ -55,7 +55,7 @@ func (x *call) needText(args []string, file string) (string, error) {
 // joinInput returns the text of a prompt: the argument, the files and standard input, in this order, with an empty line
 // between them. Standard input is read unless a terminal, or if a file is "-". With nothing given and a terminal as
 // standard input, there is no text and ok is false.
-func (x *call) joinInput(args, files []string) (text string, ok bool, err error) {
+func (x *call) joinInput(args, files []string) (text string, ok bool) {
 	parts := slices.Clone(args)
 	if !slices.Contains(files, "-") && !isTerminal(x.in) {
 		files = append(slices.Clone(files), "")
@@ -66,15 +66,12 @@ func (x *call) joinInput(args, files []string) (text string, ok bool, err error)
 			read = func() (string, error) { return readText(x.in, "standard input") }
 			defer sayWaiting(x.log, len(parts) > 0)()
 		}
-		part, err := awaitRead(x.ctx, read)
-		if err != nil {
-			return "", false, err
-		}
+		part := must(awaitRead(x.ctx, read))
 		if part != "" || file != "" { // an empty standard input was not meant
 			parts = append(parts, part)
 		}
 	}
-	return strings.Join(parts, "\n\n"), len(parts) > 0, nil
+	return strings.Join(parts, "\n\n"), len(parts) > 0
 }
 
 // sayWaiting prints after a while the reason of the wait, until stop is called.

@@ -30,10 +30,7 @@ func (f *inspectFlags) run(x *call) error {
 	if f.json && (f.graph || f.metadata || f.tensors || f.template) {
 		return usagef("--json holds every section; give it alone")
 	}
-	path, err := x.find()
-	if err != nil {
-		return err
-	}
+	path := must(x.find())
 	sayDemo(path, x.log)
 	if t, file, err := checkpoint.OpenProjector(path); err == nil {
 		defer file.Close()
@@ -43,9 +40,7 @@ func (f *inspectFlags) run(x *call) error {
 	if err != nil {
 		return f.contents(x, path, err)
 	}
-	if err := checkpoint.FitProjector(m, ""); err != nil {
-		return err
-	}
+	throw(checkpoint.FitProjector(m, ""))
 	defer m.Close()
 	g, notes, broken := model.Graph(x.ctx, m, 0)
 	if f.graph {
@@ -80,10 +75,7 @@ func (f *inspectFlags) tower(x *call, t *checkpoint.Tower) error {
 		}
 		return graph.Print(x.out, g)
 	}
-	m, err := checkpoint.Contents(t.Path)
-	if err != nil {
-		return err
-	}
+	m := must(checkpoint.Contents(t.Path))
 	defer m.Close()
 	r := newReport(m, nil)
 	if broken == nil {

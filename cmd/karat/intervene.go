@@ -74,22 +74,10 @@ func newInterventions() (all []*cobra.Command) {
 }
 
 func (f *interveneFlags) run(x *call) error {
-	o, err := f.options(x)
-	if err != nil {
-		return err
-	}
-	edit, err := f.edit(x)
-	if err != nil {
-		return err
-	}
-	text, err := f.text(x)
-	if err != nil {
-		return err
-	}
-	m, err := x.load(o)
-	if err != nil {
-		return err
-	}
+	o := must(f.options(x))
+	edit := must(f.edit(x))
+	text := must(f.text(x))
+	m := must(x.load(o))
 	defer m.Close()
 	return f.show(x, m, text, edit)
 }
@@ -122,9 +110,7 @@ func (f *interveneFlags) edit(x *call) (e experiment.Edit, err error) {
 	case f.verb == "patch":
 		e.Kind = experiment.Replace
 	}
-	if e.Place, e.At, err = f.place.place(); err != nil {
-		return e, err
-	}
+	e.Place, e.At = must2(f.place.place())
 	if e.Place.Channels, err = experiment.ParseSet(f.channels); err != nil {
 		return e, usagef("--channels %w", err)
 	}
@@ -150,12 +136,9 @@ func (f *interveneFlags) prompt(ctx context.Context, m *karat.Model, text string
 // rows sets the values of e for a prompt.
 func (f *interveneFlags) rows(ctx context.Context, m *karat.Model, p *experiment.Prompt, e *experiment.Edit) error {
 	if f.values != "" {
-		rows, err := experiment.ReadRows(f.values, f.name)
-		if err != nil {
-			return err
-		}
-		e.Rows, err = experiment.RowsOf(m, e.Place, rows)
-		return err
+		rows := must(experiment.ReadRows(f.values, f.name))
+		e.Rows = must(experiment.RowsOf(m, e.Place, rows))
+		return nil
 	}
 	if f.from == "" {
 		return nil
@@ -192,29 +175,16 @@ func (f *interveneFlags) rows(ctx context.Context, m *karat.Model, p *experiment
 
 // show computes the prompt with the edit and without, and prints the difference.
 func (f *interveneFlags) show(x *call, m *karat.Model, text string, e experiment.Edit) error {
-	p, template, err := f.prompt(x.ctx, m, text)
-	if err != nil {
-		return err
-	}
-	tokens, err := f.tokenIDs(x.ctx, m)
-	if err != nil {
-		return err
-	}
-	if err := f.rows(x.ctx, m, p, &e); err != nil {
-		return err
-	}
-	effect, err := experiment.Measure(x.ctx, m, p, []experiment.Edit{e}, f.top, tokens, f.most)
-	if err != nil {
-		return err
-	}
+	p, template := must2(f.prompt(x.ctx, m, text))
+	tokens := f.tokenIDs(x.ctx, m)
+	throw(f.rows(x.ctx, m, p, &e))
+	effect := must(experiment.Measure(x.ctx, m, p, []experiment.Edit{e}, f.top, tokens, f.most))
 	effect.Model, effect.Template = m.Info().Path, template
 	effect.Edits = []string{f.words(effect.Nodes)}
 	if !f.json {
 		return effect.WriteText(x.out)
 	}
-	if effect.Fingerprint, err = m.Fingerprint(x.ctx); err != nil {
-		return err
-	}
+	effect.Fingerprint = must(m.Fingerprint(x.ctx))
 	return x.json(effect)
 }
 

@@ -45,10 +45,7 @@ func newKVCommand() *cobra.Command {
 
 // load loads MODEL.
 func (f *kvFlags) load(x *call) (*karat.Model, error) {
-	o, err := f.engine.options(x.changed)
-	if err != nil {
-		return nil, err
-	}
+	o := must(f.engine.options(x.changed))
 	return x.load(o)
 }
 
@@ -60,33 +57,14 @@ func (f *kvFlags) export(x *call) error {
 	if f.file != "" {
 		texts = 0
 	}
-	args, err := x.textArgs(texts)
-	if err != nil {
-		return err
-	}
-	path, err := x.find()
-	if err != nil {
-		return err
-	}
-	if err := refuseOverwrite("-o "+f.out, f.out, path, f.file); err != nil {
-		return err
-	}
-	text, err := x.needText(args, f.file)
-	if err != nil {
-		return err
-	}
-	m, err := f.load(x)
-	if err != nil {
-		return err
-	}
+	args := must(x.textArgs(texts))
+	path := must(x.find())
+	throw(refuseOverwrite("-o "+f.out, f.out, path, f.file))
+	text := must(x.needText(args, f.file))
+	m := must(f.load(x))
 	defer m.Close()
-	ids, err := m.Tokenize(x.ctx, text, karat.TokenizeOptions{})
-	if err != nil {
-		return err
-	}
-	if err := atomicfile.Write(f.out, func(w io.Writer) error { return m.ExportState(x.ctx, w, ids) }); err != nil {
-		return err
-	}
+	ids := must(m.Tokenize(x.ctx, text, karat.TokenizeOptions{}))
+	throw(atomicfile.Write(f.out, func(w io.Writer) error { return m.ExportState(x.ctx, w, ids) }))
 	st, err := os.Stat(f.out)
 	if err != nil {
 		return patherr.Plain(err)
@@ -96,10 +74,7 @@ func (f *kvFlags) export(x *call) error {
 
 // readState reads the file of a state.
 func readState(path string) ([]byte, *kvfile.File, error) {
-	data, err := mmap.ReadFile(path, maxState)
-	if err != nil {
-		return nil, nil, err
-	}
+	data := must(mmap.ReadFile(path, maxState))
 	s, err := kvfile.Parse(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
@@ -108,10 +83,7 @@ func readState(path string) ([]byte, *kvfile.File, error) {
 }
 
 func (f *kvFlags) inspect(x *call) error {
-	_, k, err := readState(x.args[0])
-	if err != nil {
-		return err
-	}
+	_, k := must2(readState(x.args[0]))
 	if f.json {
 		return x.json(k)
 	}
@@ -132,31 +104,18 @@ func (f *kvFlags) inspect(x *call) error {
 }
 
 func (f *kvFlags) verify(x *call) error {
-	if _, err := x.find(); err != nil {
-		return err
-	}
+	must(x.find())
 	path := x.args[0]
-	_, k, err := readState(path)
-	if err != nil {
-		return err
-	}
-	m, err := f.load(x)
-	if err != nil {
-		return err
-	}
+	_, k := must2(readState(path))
+	m := must(f.load(x))
 	defer m.Close()
-	print, err := m.Fingerprint(x.ctx)
-	if err != nil {
-		return err
-	}
+	print := must(m.Fingerprint(x.ctx))
 	if print != k.Model {
 		return fmt.Errorf("%s: of another model, or of other numerics: fingerprint %s, this is %s", path, k.Model,
 			print)
 	}
 	var b bytes.Buffer
-	if err := m.ExportState(x.ctx, &b, idsAs[int](k.Tokens)); err != nil {
-		return err
-	}
+	throw(m.ExportState(x.ctx, &b, idsAs[int](k.Tokens)))
 	mine, err := kvfile.Parse(b.Bytes())
 	if err == nil {
 		err = mine.Same(k)
@@ -171,28 +130,17 @@ func (f *kvFlags) replay(x *call) error {
 	if f.most < 1 {
 		return usagef("-n %d: want 1 or more", f.most)
 	}
-	if _, err := x.find(); err != nil {
-		return err
-	}
+	must(x.find())
 	path := x.args[0]
-	data, err := mmap.ReadFile(path, maxState)
-	if err != nil {
-		return err
-	}
-	m, err := f.load(x)
-	if err != nil {
-		return err
-	}
+	data := must(mmap.ReadFile(path, maxState))
+	m := must(f.load(x))
 	defer m.Close()
 	s, ids, err := m.ImportState(x.ctx, data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer s.Close()
-	more, err := m.Tokenize(x.ctx, f.prompt, karat.TokenizeOptions{OmitSpecial: true})
-	if err != nil {
-		return err
-	}
+	more := must(m.Tokenize(x.ctx, f.prompt, karat.TokenizeOptions{OmitSpecial: true}))
 	for t, err := range s.GenerateIDs(x.ctx, append(ids, more...), karat.GenerateOptions{MaxTokens: f.most,
 		Sampling: &karat.Sampling{}}) {
 		if err != nil {
@@ -202,9 +150,7 @@ func (f *kvFlags) replay(x *call) error {
 		if isTerminal(x.out) {
 			text = printable(text)
 		}
-		if err := x.printf("%s", text); err != nil {
-			return err
-		}
+		throw(x.printf("%s", text))
 	}
 	n, kept := s.PromptTokens()
 	x.say("%d of %s were in the state", kept, count(n, "token"))

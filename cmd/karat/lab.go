@@ -80,19 +80,14 @@ func (f *compareFlags) options(x *call) (o lab.Options, err error) {
 		o.MaxKL = &f.maxKL
 	}
 	for _, p := range x.args {
-		if err := refuseOverwrite("--svg "+f.svg, f.svg, p, strings.TrimSuffix(p,
-			filepath.Ext(p))+".json"); err != nil {
-			return o, err
-		}
+		throw(refuseOverwrite("--svg "+f.svg, f.svg, p, strings.TrimSuffix(p,
+			filepath.Ext(p))+".json"))
 	}
 	return o, nil
 }
 
 func (f *compareFlags) run(x *call) error {
-	o, err := f.options(x)
-	if err != nil {
-		return err
-	}
+	o := must(f.options(x))
 	paths := x.args
 	if f.floor != "" {
 		paths = append(paths, f.floor)
@@ -106,7 +101,7 @@ func (f *compareFlags) run(x *call) error {
 		defer r.Close()
 		records = append(records, r)
 	}
-	inside := true
+	inside, err := true, error(nil)
 	switch {
 	case f.layers:
 		err = f.showLayers(x, records)
@@ -276,15 +271,9 @@ func measureFloors(x *call, promptsPath string) ([]diagnose.Floor, error) {
 		inputs = append(inputs, lab.Input{Text: &text})
 	}
 	if promptsPath != "" {
-		var err error
-		if inputs, err = lab.ReadInputs(promptsPath); err != nil {
-			return nil, err
-		}
+		inputs = must(lab.ReadInputs(promptsPath))
 	}
-	m, prompts, err := x.openPrompts(inputs, &engineFlags{precision: choice{value: "f64"}}, nil)
-	if err != nil {
-		return nil, err
-	}
+	m, prompts := must2(x.openPrompts(inputs, &engineFlags{precision: choice{value: "f64"}}, nil))
 	defer m.Close()
 	s := stages{progress: newProgress(x.log, "")}
 	defer func() { s.end() }()

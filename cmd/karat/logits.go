@@ -51,26 +51,17 @@ func (f *textFlags) text(x *call) (string, error) {
 	if f.file != "" {
 		texts = 0
 	}
-	args, err := x.textArgs(texts)
-	if err != nil {
-		return "", err
-	}
-	if _, err := x.find(); err != nil {
-		return "", err
-	}
+	args := must(x.textArgs(texts))
+	must(x.find())
 	return x.needText(args, f.file)
 }
 
 // tokenIDs returns the ids of --token.
-func (f *textFlags) tokenIDs(ctx context.Context, m *karat.Model) (ids []int, err error) {
+func (f *textFlags) tokenIDs(ctx context.Context, m *karat.Model) (ids []int) {
 	for _, t := range f.tokens {
-		id, err := tokenID(ctx, m, t)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
+		ids = append(ids, must(tokenID(ctx, m, t)))
 	}
-	return ids, nil
+	return ids
 }
 
 // logitsFlags are the flags of logits.
@@ -107,55 +98,36 @@ type logitsAgainst struct {
 }
 
 func (f *logitsFlags) run(x *call) error {
-	o, err := f.options(x)
-	if err != nil {
-		return err
-	}
+	o := must(f.options(x))
 	var text string
 	byPrompt := x.changed("prompt-index")
 	switch {
 	case !byPrompt:
-		text, err = f.text(x)
+		text = must(f.text(x))
 	case f.against == "":
 		return usagef("--prompt-index needs --against DUMP")
 	case f.chat.chat || f.file != "":
 		return usagef("--prompt-index takes the dump's ids: --chat and -f do not work with it")
 	default:
-		_, err = x.textArgs(0)
+		must(x.textArgs(0))
 	}
-	if err != nil {
-		return err
-	}
-	g, err := f.chat.options()
-	if err != nil {
-		return err
-	}
+	g := must(f.chat.options())
 	var dump *lab.Record
 	if f.against != "" {
-		if dump, err = lab.ReadDump(f.against); err != nil {
-			return err
-		}
+		dump = must(lab.ReadDump(f.against))
 		defer dump.Close()
 	}
-	m, err := x.load(o)
-	if err != nil {
-		return err
-	}
+	m := must(x.load(o))
 	defer m.Close()
 	r := logitsReport{Model: m.Info().Path}
 	if !byPrompt {
-		r.IDs, r.Template, err = f.chat.ids(x.ctx, m, text, g)
+		r.IDs, r.Template = must2(f.chat.ids(x.ctx, m, text, g))
 	} else if p := dump.Prompt(f.prompt); p == nil || len(p.IDs) == 0 {
-		err = fmt.Errorf("%s: no prompt %d with ids", f.against, f.prompt)
+		return fmt.Errorf("%s: no prompt %d with ids", f.against, f.prompt)
 	} else {
 		r.IDs, r.Template = idsAs[int](p.IDs), "dump"
 	}
-	if err != nil {
-		return err
-	}
-	if err := f.compute(x, m, dump, &r); err != nil {
-		return err
-	}
+	f.compute(x, m, dump, &r)
 	if f.json {
 		return x.json(r)
 	}
@@ -163,29 +135,17 @@ func (f *logitsFlags) run(x *call) error {
 }
 
 // compute computes the logits of r's ids.
-func (f *logitsFlags) compute(x *call, m *karat.Model, dump *lab.Record, r *logitsReport) error {
-	tokens, err := f.tokenIDs(x.ctx, m)
-	if err != nil {
-		return err
-	}
+func (f *logitsFlags) compute(x *call, m *karat.Model, dump *lab.Record, r *logitsReport) {
+	tokens := f.tokenIDs(x.ctx, m)
 	var other []float64
 	if dump != nil {
-		at, logits, err := dump.Last(idsAs[int32](r.IDs))
-		if err != nil {
-			return err
-		}
+		at, logits := must2(dump.Last(idsAs[int32](r.IDs)))
 		r.Against, other = &logitsAgainst{f.against, at}, logits
 	}
-	logits, err := nextLogits(x.ctx, m, r.IDs)
-	if err != nil {
-		return err
-	}
+	logits := must(nextLogits(x.ctx, m, r.IDs))
 	r.Vocab = len(logits)
-	if r.Next, err = lab.NewNext(logits, other, f.top, tokens); err != nil {
-		return err
-	}
+	r.Next = must(lab.NewNext(logits, other, f.top, tokens))
 	r.Name(m.TokenText)
-	return nil
 }
 
 // nextLogits returns the logits after ids, in float64.

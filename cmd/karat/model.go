@@ -187,10 +187,7 @@ func confirm(ctx context.Context, in io.Reader, log io.Writer, question string) 
 
 // load finds MODEL and loads it.
 func (x *call) load(o karat.Options) (*karat.Model, error) {
-	path, err := x.find()
-	if err != nil {
-		return nil, err
-	}
+	path := must(x.find())
 	return loadModel(x.ctx, path, o, x.log)
 }
 

@@ -80,10 +80,7 @@ func showModel(x *call, s *hub.Store) error {
 		}
 		return err
 	}
-	path, err := s.Path(m)
-	if err != nil {
-		return err
-	}
+	path := must(s.Path(m))
 	t := newTable(x.out)
 	fmt.Fprintf(t, "name\t%s\nfrom\t%s\n", m.Name, oneLine(m.Source))
 	if m.Revision != "" {
@@ -93,16 +90,12 @@ func showModel(x *call, s *hub.Store) error {
 	for _, f := range m.Files {
 		fmt.Fprintf(t, "file\t%s, %s, %s\n", oneLine(f.Path), bytesText(f.Size), f.SHA256)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	throw(t.Flush())
 	facts, broken := describe(x.ctx, path)
 	if facts == nil {
 		return broken
 	}
-	if err := facts.write(x.out, m); err != nil {
-		return err
-	}
+	throw(facts.write(x.out, m))
 	return errors.Join(x.printf("tensors        karat inspect %s\n", m.Name), broken)
 }
 
@@ -111,10 +104,7 @@ func newRemoveCommand() *cobra.Command { return define("rm", withStore(removeMod
 func removeModels(x *call, s *hub.Store) error {
 	for _, name := range x.args {
 		m, _ := s.Get(name) // an unfinished pull has no manifest
-		free, err := s.Remove(x.ctx, name)
-		if err != nil {
-			return err
-		}
+		free := must(s.Remove(x.ctx, name))
 		text := fmt.Sprintf("removed %s; %s freed", name, bytesIn(free))
 		if m != nil && free == 0 {
 			if names := s.Sharing(m); len(names) > 0 {
@@ -122,9 +112,7 @@ func removeModels(x *call, s *hub.Store) error {
 					strings.Join(names, ", "))
 			}
 		}
-		if err := x.printf("%s\n", text); err != nil {
-			return err
-		}
+		throw(x.printf("%s\n", text))
 	}
 	return nil
 }

@@ -43,10 +43,7 @@ func (f *pullFlags) run(x *call) error {
 			return usageError{err}
 		}
 	}
-	s, err := openStore()
-	if err != nil {
-		return err
-	}
+	s := must(openStore())
 	defer s.Close()
 	p := newProgress(x.log, reference)
 	m, err := s.Pull(x.ctx, reference, hub.PullOptions{Name: name, Rate: int64(f.rate), Lines: f.lines,
@@ -55,10 +52,7 @@ func (f *pullFlags) run(x *call) error {
 	if err != nil {
 		return x.interruptedPull(err)
 	}
-	path, err := s.Path(m)
-	if err != nil {
-		return err
-	}
+	path := must(s.Path(m))
 	if err := tellPulled(x, s, m, path); err != nil || !f.check {
 		return err
 	}

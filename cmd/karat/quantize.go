@@ -107,19 +107,12 @@ type quantized struct {
 }
 
 func (f *quantizeFlags) run(x *call) (err error) {
-	if err := f.target.check(x, x.args[1:]); err != nil {
-		return err
-	}
+	throw(f.target.check(x, x.args[1:]))
 	if f.to = x.args[0]; len(x.args) > 1 {
 		f.as = x.args[1]
 	}
-	if f.from, err = x.find(); err != nil {
-		return err
-	}
-	o, err := f.options()
-	if err != nil {
-		return err
-	}
+	f.from = must(x.find())
+	o := must(f.options())
 	start := time.Now()
 	var plan *autoquant.Plan
 	if f.target.set() {
@@ -140,13 +133,9 @@ func (f *quantizeFlags) run(x *call) (err error) {
 	}
 	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types,
 		Notes: r.Notes, Seconds: time.Since(start).Seconds(), Plan: plan}
-	if err := q.measure(f.from); err != nil {
-		return err
-	}
+	throw(q.measure(f.from))
 	if f.json {
-		if err := q.compute(x.ctx, f.from, f.to); err != nil {
-			return err
-		}
+		throw(q.compute(x.ctx, f.from, f.to))
 		return x.json(q)
 	}
 	for _, n := range q.Notes {
@@ -165,10 +154,7 @@ func (f *quantizeFlags) run(x *call) (err error) {
 
 // measure counts the weights of the source.
 func (q *quantized) measure(path string) error {
-	f, err := gguf.Open(path)
-	if err != nil {
-		return err
-	}
+	f := must(gguf.Open(path))
 	for _, t := range f.Tensors() {
 		q.Source += int64(len(t.Data))
 		q.Weights += int64(t.Shape.Size())

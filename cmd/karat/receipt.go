@@ -150,15 +150,10 @@ func newVerifyCommand() *cobra.Command {
 
 func (f *verifyFlags) run(x *call) error {
 	var o karat.VerifyOptions
-	var err error
 	if f.key != "" {
-		if o.Key, err = publicKey(f.key); err != nil {
-			return err
-		}
+		o.Key = must(publicKey(f.key))
 	}
-	if o.Positions, err = positions(f.at); err != nil {
-		return err
-	}
+	o.Positions = must(positions(f.at))
 	if f.template != "" {
 		b, err := os.ReadFile(f.template)
 		if err != nil {
@@ -167,17 +162,9 @@ func (f *verifyFlags) run(x *call) error {
 		o.Template = string(b)
 	}
 	path := x.args[0]
-	r, err := readReceipt(path)
-	if err != nil {
-		return err
-	}
-	if _, err := x.find(); err != nil {
-		return err
-	}
-	m, err := x.load(f.options(r))
-	if err != nil {
-		return err
-	}
+	r := must(readReceipt(path))
+	must(x.find())
+	m := must(x.load(f.options(r)))
 	defer m.Close()
 	p := newProgress(x.log, path)
 	o.Progress = func(done, total int) { p.pieces("verifying", done, total) }

@@ -67,45 +67,26 @@ func (f *recordFlags) numerics(x *call) (n numerics.Numerics, err error) {
 	}
 	if f.class.said {
 		f64, f.engine.precision.value = true, string(karat.Float64) // injections run on float64
-		if n, err = f.engine.numerics(); err != nil {
-			return n, err
-		}
+		n = must(f.engine.numerics())
 	}
 	return n, f.injected.check(f64, f.out, f.taps.all || len(f.taps.list) > 0)
 }
 
 func (f *recordFlags) run(x *call) error {
-	n, err := f.numerics(x)
-	if err != nil {
-		return err
-	}
-	path, err := x.find()
-	if err != nil {
-		return err
-	}
-	inputs, err := lab.ReadInputs(f.prompts)
-	if err != nil {
-		return err
-	}
+	n := must(f.numerics(x))
+	path := must(x.find())
+	inputs := must(lab.ReadInputs(f.prompts))
 	for _, i := range f.taps.list {
 		if i >= len(inputs) {
 			return usagef("--taps %d: the prompts are 0 to %d", i, len(inputs)-1)
 		}
 	}
-	if err := f.checkOutput(path); err != nil {
-		return err
-	}
-	w, err := lab.Create(f.out)
-	if err != nil {
-		return err
-	}
+	throw(f.checkOutput(path))
+	w := must(lab.Create(f.out))
 	defer w.Close()
-	m, prompts, err := x.openPrompts(inputs, &f.engine, func(x *call, m *model.Files, prompts []*lab.Prompt) error {
+	m, prompts := must2(x.openPrompts(inputs, &f.engine, func(x *call, m *model.Files, prompts []*lab.Prompt) error {
 		return errors.Join(f.look(x, m, prompts), f.injected.prompts(x, m, prompts))
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	defer m.Close()
 	return f.record(x, m, n, prompts, w)
 }
@@ -118,13 +99,9 @@ func (f *recordFlags) checkOutput(model string) error {
 	if st, err := os.Stat(model); err == nil && st.IsDir() && sameFile(filepath.Dir(f.out), model) {
 		return usagef("-o %s: a record cannot be written into the model's folder", f.out)
 	}
-	if err := refuseOverwrite("--key "+f.injected.key, f.injected.key, f.prompts, model); err != nil {
-		return err
-	}
+	throw(refuseOverwrite("--key "+f.injected.key, f.injected.key, f.prompts, model))
 	if f.npy {
-		if err := atomicfile.CheckFolder(f.folder()); err != nil {
-			return err
-		}
+		throw(atomicfile.CheckFolder(f.folder()))
 	}
 	return errors.Join(refuseOverwrite("-o "+f.out, f.out, f.prompts, model),
 		refuseOverwrite("-o "+f.out, f.folder()+".json", f.prompts, model))
@@ -135,19 +112,10 @@ func (f *recordFlags) checkOutput(model string) error {
 func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
 	edit func(*call, *model.Files, []*lab.Prompt) error) (
 	m *model.Files, prompts []*lab.Prompt, err error) {
-	n, err := engine.numerics()
-	if err != nil {
-		return nil, nil, err
-	}
-	path, err := x.find()
-	if err != nil {
-		return nil, nil, err
-	}
+	n := must(engine.numerics())
+	path := must(x.find())
 	sayDemo(path, x.log)
-	c, err := openCheckpoint(path)
-	if err != nil {
-		return nil, nil, err
-	}
+	c := must(openCheckpoint(path))
 	t, err := c.Tokenizer()
 	files := &model.Files{Checkpoint: c, Tokenizer: t} // without a graph, whose length depends on the prompts
 	if err == nil {
@@ -160,9 +128,7 @@ func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
 		return nil, nil, errors.Join(err, c.Close())
 	}
 	longest := lab.Longest(prompts)
-	if m, err = model.OpenFiles(x.ctx, c, longest); err != nil {
-		return nil, nil, err
-	}
+	m = must(model.OpenFiles(x.ctx, c, longest))
 	if !engine.noFit && len(prompts) > 0 {
 		if err = model.Fits(c, m.Graph, n, engine.threads, longest, 0); err != nil {
 			return nil, nil, errors.Join(err, m.Close())
@@ -253,19 +219,10 @@ func idsOf(prompts []*lab.Prompt) (ids [][]int32) {
 
 // record computes the prompts and writes them.
 func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, prompts []*lab.Prompt, w *lab.Writer) error {
-	b, computed, err := f.backend(n)
-	if err != nil {
-		return err
-	}
+	b, computed := must2(f.backend(n))
 	defer b.Close()
-	g, b, err := f.injected.plan(m.Graph, b)
-	if err != nil {
-		return err
-	}
-	r, err := lab.NewRecorder(x.ctx, g, b, lab.Longest(prompts), f.keep)
-	if err != nil {
-		return err
-	}
+	g, b := must2(f.injected.plan(m.Graph, b))
+	r := must(lab.NewRecorder(x.ctx, g, b, lab.Longest(prompts), f.keep))
 	defer r.Close()
 	add := func(p *lab.Prompt) error {
 		p.Next = m.Tokenizer.Decode([]int{p.NextID}, false)
@@ -276,30 +233,18 @@ func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, promp
 	for _, p := range prompts {
 		start := time.Now()
 		p.Decode = min(f.decode, len(p.IDs))
-		if err := r.Record(x.ctx, p, f.taps.has(p.Index)); err != nil {
-			return err
-		}
+		throw(r.Record(x.ctx, p, f.taps.has(p.Index)))
 		if len(f.injected.probe) == 0 { // the next prompt's values go to the same memory
-			if err := add(p); err != nil {
-				return err
-			}
+			throw(add(p))
 		}
 		x.say("prompt %d: %s, %.1f s (%d of %d)", p.Index, count(len(p.IDs), "token"), time.Since(start).Seconds(),
 			p.Index+1, len(prompts))
 	}
-	if err := f.injected.taps(g, prompts, add); err != nil {
-		return err
-	}
-	if computed["hashes"], err = hashesOf(x.ctx, m.Checkpoint, m.Tokenizer); err != nil {
-		return err
-	}
-	if err := w.Commit(computed); err != nil {
-		return err
-	}
+	f.injected.taps(g, prompts, add)
+	computed["hashes"] = must(hashesOf(x.ctx, m.Checkpoint, m.Tokenizer))
+	throw(w.Commit(computed))
 	if f.npy {
-		if err := lab.WriteNumpy(f.folder(), f.out); err != nil {
-			return err
-		}
+		throw(lab.WriteNumpy(f.folder(), f.out))
 	}
 	if err := f.injected.writeKey(); err != nil || !f.json {
 		return err

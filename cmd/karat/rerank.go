@@ -32,23 +32,13 @@ func (f *rerankFlags) run(x *call) error {
 	if f.top < 0 {
 		return usagef("--top %d: want 1 or more", f.top)
 	}
-	o, err := f.engine.options(x.changed)
-	if err != nil {
-		return err
-	}
-	if _, err := x.find(); err != nil {
-		return err
-	}
+	o := must(f.engine.options(x.changed))
+	must(x.find())
 	query, documents := x.args[0], x.args[1:]
 	if len(documents) == 0 || f.file != "" {
-		if documents, err = x.readTexts(documents, f.file, "DOCUMENT, -f FILE, or documents"); err != nil {
-			return err
-		}
+		documents = must(x.readTexts(documents, f.file, "DOCUMENT, -f FILE, or documents"))
 	}
-	m, err := x.load(o)
-	if err != nil {
-		return err
-	}
+	m := must(x.load(o))
 	defer m.Close()
 	p := newProgress(x.log, "")
 	ranked, err := m.Rerank(x.ctx, query, documents, karat.RerankOptions{Truncate: f.truncate,

@@ -91,26 +91,19 @@ func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g k
 
 // text returns the prompt, and whether there is a prompt, and takes MODEL from the arguments.
 func (f *runFlags) text(x *call) (string, bool, error) {
-	args, err := x.textArgs(1)
-	if err != nil {
-		return "", false, err
-	}
+	args := must(x.textArgs(1))
 	if x.changed("prompt") {
 		if len(args) > 0 {
 			return "", false, usagef("the prompt is given twice: -p and %q", args[0])
 		}
 		args = []string{f.prompt}
 	}
-	if _, _, err := x.look(x.model); err != nil {
-		return "", false, err
-	}
+	must2(x.look(x.model))
 	if x.model.name == "" && len(args) > 0 && f.prompt == "" && hub.CheckName(args[0]) == nil {
 		x.say("%q is taken for a prompt, since no model has this name; \"karat list\" shows the names", args[0])
 	}
-	prompt, ok, err := x.joinInput(args, f.files)
+	prompt, ok := x.joinInput(args, f.files)
 	switch {
-	case err != nil:
-		return "", false, err
 	case !ok && !isTerminal(x.in), ok && len(args) == 0 && prompt == "":
 		return "", false, usagef("the prompt is empty; give \"\" if that is meant")
 	case !ok && f.json:
@@ -120,24 +113,13 @@ func (f *runFlags) text(x *call) (string, bool, error) {
 }
 
 func (f *runFlags) run(x *call) error {
-	o, g, err := f.options(x.changed)
-	if err != nil {
-		return err
-	}
-	if f.chat.images, err = x.readImages(f.images); err != nil {
-		return err
-	}
-	prompt, ok, err := f.text(x)
-	if err != nil {
-		return err
-	}
+	o, g := must2(f.options(x.changed))
+	f.chat.images = must(x.readImages(f.images))
+	prompt, ok := must2(f.text(x))
 	if !ok && len(f.images) > 0 {
 		return usagef("--image needs a prompt; in a chat /image shows a picture")
 	}
-	path, err := x.find() // a download, once there is a prompt
-	if err != nil {
-		return err
-	}
+	path := must(x.find()) // a download, once there is a prompt
 	if g.Grammar != nil && len(g.Grammar.Ignored()) > 0 {
 		x.say("warning: the answer is not held to these unknown formats: %s",
 			oneLine(strings.Join(g.Grammar.Ignored(), ", ")))
@@ -147,10 +129,7 @@ func (f *runFlags) run(x *call) error {
 	if !ok && f.receipt.out != "" {
 		return usagef("--receipt needs a prompt")
 	}
-	m, err := loadModel(x.ctx, path, o, x.log)
-	if err != nil {
-		return err
-	}
+	m := must(loadModel(x.ctx, path, o, x.log))
 	if len(f.images) > 0 && !m.Sees() {
 		m.Close()
 		return fmt.Errorf("--image: %w; --mmproj names the file for pictures of a GGUF model", karat.ErrBlind)
@@ -159,10 +138,8 @@ func (f *runFlags) run(x *call) error {
 	t.use(m)
 	defer func() { t.close() }()
 	if !ok {
-		if err := t.describe(x.ctx, "Hello"); err != nil {
-			return err // now, and not after the user has written something
-		}
-		x.stop() // converse listens itself
+		throw(t.describe(x.ctx, "Hello")) // now, and not after the user has written something
+		x.stop()                          // converse listens itself
 		x.ctx = context.Background()
 		return t.converse()
 	}

@@ -48,9 +48,7 @@ func (f *scoreFlags) run(x *call) error {
 		return usagef("--ctx 1: want 2 to %d", model.MaxContext)
 	}
 	file, in := x.args[0], x.in
-	if _, err := x.find(); err != nil {
-		return err
-	}
+	must(x.find())
 	if file != "-" {
 		r, err := os.Open(file)
 		if err != nil {
@@ -61,10 +59,7 @@ func (f *scoreFlags) run(x *call) error {
 	} else {
 		file = "standard input"
 	}
-	m, err := x.load(o)
-	if err != nil {
-		return err
-	}
+	m := must(x.load(o))
 	defer m.Close()
 	return f.score(x.ctx, m, in, file, x.out)
 }
@@ -89,9 +84,7 @@ func (f *scoreFlags) score(ctx context.Context, m *karat.Model, in io.Reader, fi
 		if a.err != nil {
 			return a.err
 		}
-		if err := e.Encode(a.answer); err != nil {
-			return err
-		}
+		throw(e.Encode(a.answer))
 		f.lines++
 	}
 	if f.lines == 0 {

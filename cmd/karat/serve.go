@@ -90,15 +90,10 @@ func (f *serveFlags) checkFlags(args []string) error {
 // keys returns the keys of clients.
 func (f *serveFlags) keys() (keys []server.Key, err error) {
 	if f.keyFile != "" {
-		if keys, err = server.ReadKeys(f.keyFile); err != nil {
-			return nil, err
-		}
+		keys = must(server.ReadKeys(f.keyFile))
 	}
 	if text := os.Getenv(keyVariable); text != "" {
-		more, err := server.ParseKeys(text, keyVariable)
-		if err != nil {
-			return nil, err
-		}
+		more := must(server.ParseKeys(text, keyVariable))
 		keys = append(keys, more...)
 	}
 	switch {
@@ -122,24 +117,11 @@ func (f *serveFlags) run(x *call) error {
 	if x.model.name != "" {
 		args = append([]string{x.model.name}, args...)
 	}
-	more, err := f.configure(x.command)
-	if err != nil {
-		return err
-	}
-	if err := f.checkFlags(args); err != nil {
-		return err
-	}
-	keys, err := f.keys()
-	if err != nil {
-		return err
-	}
-	all, err := f.models(args, more)
-	if err != nil {
-		return err
-	}
-	if all, err = f.checkModels(x, all); err != nil {
-		return err
-	}
+	more := must(f.configure(x.command))
+	throw(f.checkFlags(args))
+	keys := must(f.keys())
+	all := must(f.models(args, more))
+	all = must(f.checkModels(x, all))
 	if f.check {
 		return f.sayChecked(x, all, keys)
 	}
@@ -153,9 +135,7 @@ func (f *serveFlags) run(x *call) error {
 
 // sayChecked prints the result of a check of everything known before models are loaded.
 func (f *serveFlags) sayChecked(x *call, all []modelSpec, keys []server.Key) error {
-	if _, err := f.certificate(); err != nil {
-		return err
-	}
+	must(f.certificate())
 	if info, err := os.Stat(f.store); f.store != "" && err == nil && !info.IsDir() {
 		return fmt.Errorf("--store %s: it is no folder", f.store)
 	}

@@ -37,10 +37,7 @@ func (f *serveFlags) configure(c *command) (more []modelSpec, err error) {
 	if err != nil || f.config == "" {
 		return nil, err
 	}
-	text, err := readWhole(f.config, maxConfig)
-	if err != nil {
-		return nil, err
-	}
+	text := must(readWhole(f.config, maxConfig))
 	if more, err = f.read(c, []byte(text)); err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", f.config, err)}
 	}

@@ -78,19 +78,10 @@ type modelSpec struct {
 
 // models returns the models of the command line, and of the file of --config; the demo if there are none.
 func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, err error) {
-	o, err := f.model.engine.options(f.changed)
-	if err != nil {
-		return nil, err
-	}
+	o := must(f.model.engine.options(f.changed))
 	for _, arg := range args {
-		named, err := namedModel(arg)
-		if err != nil {
-			return nil, err
-		}
-		found, err := modelsIn(named.Path)
-		if err != nil {
-			return nil, err
-		}
+		named := must(namedModel(arg))
+		found := must(modelsIn(named.Path))
 		for _, p := range found {
 			all = append(all, modelSpec{path: p, found: p != named.Path, name: cmp.Or(named.Name, modelName(p)),
 				keep: time.Duration(f.model.keep), options: o})
@@ -99,9 +90,7 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 	if all = append(all, more...); len(all) == 0 {
 		all = []modelSpec{{name: modelName(""), keep: -1, options: o}}
 	}
-	if err := f.alias(all); err != nil {
-		return nil, err
-	}
+	throw(f.alias(all))
 	return all, checkNames(all)
 }
 

@@ -53,13 +53,8 @@ func nodePattern(list string) (func(*graph.Node) bool, error) {
 }
 
 func (f *statsFlags) run(x *call) error {
-	if _, err := f.engine.numerics(); err != nil {
-		return err
-	}
-	match, err := nodePattern(f.nodes)
-	if err != nil {
-		return err
-	}
+	must(f.engine.numerics())
+	match := must(nodePattern(f.nodes))
 	var inputs []lab.Input
 	switch {
 	case len(x.args) > 0 && f.prompts != "":
@@ -67,9 +62,7 @@ func (f *statsFlags) run(x *call) error {
 	case len(x.args) > 0:
 		inputs = []lab.Input{{Text: &x.args[0]}}
 	case f.prompts != "":
-		if inputs, err = lab.ReadInputs(f.prompts); err != nil {
-			return err
-		}
+		inputs = must(lab.ReadInputs(f.prompts))
 	case !f.weights:
 		return usagef("give TEXT, --prompts FILE or --weights")
 	}
@@ -90,24 +83,17 @@ func (f *statsFlags) run(x *call) error {
 
 // measure computes the prompts, and looks at the weights.
 func (f *statsFlags) measure(x *call, inputs []lab.Input, match func(*graph.Node) bool) (*lab.RunStats, error) {
-	m, prompts, err := x.openPrompts(inputs, &f.engine, nil)
-	if err != nil {
-		return nil, err
-	}
+	m, prompts := must2(x.openPrompts(inputs, &f.engine, nil))
 	defer m.Close()
 	r := &lab.RunStats{Model: m.Checkpoint.Path, Prompts: len(prompts)}
 	for _, p := range prompts {
 		r.IDs += len(p.IDs)
 	}
 	if len(prompts) > 0 {
-		if r.Nodes, err = f.nodeStats(x, m, prompts, match); err != nil {
-			return nil, err
-		}
+		r.Nodes = must(f.nodeStats(x, m, prompts, match))
 	}
 	if f.weights {
-		if r.Weights, err = lab.MeasureWeights(x.ctx, m.Graph, match); err != nil {
-			return nil, err
-		}
+		r.Weights = must(lab.MeasureWeights(x.ctx, m.Graph, match))
 		if len(r.Weights) == 0 {
 			return nil, fmt.Errorf("--nodes %q: no node that matches has weights", f.nodes)
 		}
@@ -117,14 +103,8 @@ func (f *statsFlags) measure(x *call, inputs []lab.Input, match func(*graph.Node
 
 func (f *statsFlags) nodeStats(x *call, m *model.Files, prompts []*lab.Prompt,
 	match func(*graph.Node) bool) ([]lab.NodeStats, error) {
-	n, err := f.engine.numerics()
-	if err != nil {
-		return nil, err
-	}
-	b, err := n.Backend(f.engine.threads)
-	if err != nil {
-		return nil, err
-	}
+	n := must(f.engine.numerics())
+	b := must(n.Backend(f.engine.threads))
 	defer b.Close()
 	nodes, err := lab.MeasureNodes(x.ctx, m.Graph, b, lab.Longest(prompts), idsOf(prompts), match)
 	if errors.Is(err, lab.ErrNoNode) {

@@ -45,14 +45,8 @@ func (f *tokenizeFlags) run(x *call) error {
 	case err != nil:
 		return err
 	}
-	text, err := x.needText(args, f.file)
-	if err != nil {
-		return err
-	}
-	t, err := openTokenizer(x)
-	if err != nil {
-		return err
-	}
+	text := must(x.needText(args, f.file))
+	t := must(openTokenizer(x))
 	w := bufio.NewWriter(x.out)
 	if f.decode {
 		err = f.writeText(w, t, text)
@@ -64,18 +58,12 @@ func (f *tokenizeFlags) run(x *call) error {
 
 // openTokenizer returns the tokenizer of MODEL, even if MODEL has nothing else.
 func openTokenizer(x *call) (*tokenizer.Tokenizer, error) {
-	path, err := x.find()
-	if err != nil {
-		return nil, err
-	}
+	path := must(x.find())
 	if path != "" {
 		return checkpoint.OpenTokenizer(path)
 	}
 	sayDemo(path, x.log)
-	m, err := openCheckpoint(path)
-	if err != nil {
-		return nil, err
-	}
+	m := must(openCheckpoint(path))
 	t, err := m.Tokenizer()
 	return t, errors.Join(err, m.Close())
 }

@@ -39,28 +39,18 @@ func newWebCommand() *cobra.Command {
 }
 
 func (f *webFlags) run(x *call) error {
-	site, err := newSite()
-	if err != nil {
-		return err
-	}
+	site := must(newSite())
 	if f.out != "" {
-		if err := site.Write(f.out); err != nil {
-			return err
-		}
+		throw(site.Write(f.out))
 		total := 0
 		for _, file := range site.Files() {
 			total += len(file.Data)
 		}
 		return x.printf("%s: %d files, %s\n", oneLine(f.out), len(site.Files()), bytesText(int64(total)))
 	}
-	l, err := listenTCP(x.ctx, "127.0.0.1", f.port)
-	if err != nil {
-		return err
-	}
+	l := must(listenTCP(x.ctx, "127.0.0.1", f.port))
 	defer l.Close()
-	if err := x.printf("http://%s/\n", l.Addr()); err != nil {
-		return err
-	}
+	throw(x.printf("http://%s/\n", l.Addr()))
 	return serve(x.ctx, l, site)
 }
 
