@@ -56,7 +56,9 @@ var (
 	// isSum matches the values added by a layer, and the sum handed on.
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
-	kept = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
+	// isLess matches what is left out of the records of families3, to keep these small.
+	isLess = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$`)
+	kept   = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
 func main() {
@@ -65,7 +67,7 @@ func main() {
 	switch len(os.Args) {
 	case 3:
 		err = trim(os.Args[1], os.Args[2])
-	case 4: // one family or encoder, of the folder GOLDENS/families
+	case 4: // one family or encoder, of the folder GOLDENS/families or families3
 		err = one(os.Args[1], os.Args[2], os.Args[3])
 	default:
 		log.Fatal("usage: trim GOLDENS TESTDATA [NAME]")
@@ -183,7 +185,7 @@ func compress(path string) error {
 
 // one trims a model that generates, whose record has logits, or else an encoder.
 func one(from, to, name string) error {
-	b, err := os.ReadFile(filepath.Join(from, "families", name, "golden.safetensors"))
+	b, err := os.ReadFile(filepath.Join(from, part(from, name), name, "golden.safetensors"))
 	if err != nil {
 		return err
 	}
@@ -193,10 +195,18 @@ func one(from, to, name string) error {
 	return encoder(from, to, name)
 }
 
+// part returns the folder of the goldens that has a family.
+func part(from, name string) string {
+	if _, err := os.Stat(filepath.Join(from, "families3", name)); err == nil {
+		return "families3"
+	}
+	return "families"
+}
+
 // family copies a family's folder, of whose record it keeps the taps of its last layer, and
 // of the others what each adds and hands on.
 func family(from, to, name string) error {
-	from, to = filepath.Join(from, "families", name), filepath.Join(to, "families", name)
+	from, to = filepath.Join(from, part(from, name), name), filepath.Join(to, "families", name)
 	if err := folder(from, to); err != nil {
 		return err
 	}
@@ -205,7 +215,7 @@ func family(from, to, name string) error {
 
 // encoder copies an encoder's folder, of whose record it keeps what the texts became.
 func encoder(from, to, name string) error {
-	from, to = filepath.Join(from, "families", name), filepath.Join(to, "encoders", name)
+	from, to = filepath.Join(from, part(from, name), name), filepath.Join(to, "encoders", name)
 	if err := folder(from, to); err != nil {
 		return err
 	}
@@ -250,8 +260,12 @@ func ends(folder string) (func(tap string) bool, error) {
 		return nil, err
 	}
 	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
+	few := filepath.Base(filepath.Dir(folder)) == "families3"
 	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
+		if few && m != nil && !isSum.MatchString(m[2]) { // of the first layer of each kind alone
+			return !isAside.MatchString(tap) && !isLess.MatchString(tap)
+		}
 		if m != nil && m[2] == "mlp.out" && c.Scans > 0 { // of mixers there is more to see
 			return false
 		}

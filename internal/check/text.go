@@ -185,14 +185,14 @@ func judgeBoundaries(c *checker, t *tokenizer.Tokenizer) {
 	bos, hasBOS := t.BOS()
 	key := []string{c.textKey("tokenizer.ggml.add_bos_token")}
 	ids := t.Encode("a", tokenizer.Options{AddSpecial: true})
-	switch begins := c.family().Tokenizer.BOS; {
+	piece, _ := t.Token(bos)
+	deep := strings.HasPrefix(piece, "<｜begin") // DeepSeek's models and distillates
+	switch own := c.family().Tokenizer; {
 	case hasBOS && len(ids) > 1 && ids[0] == bos && ids[1] == bos:
 		c.add("bos-twice", key, "the tokenizer itself writes BOS twice before a text")
-	case !begins && t.AddsBOS():
-		if piece, _ := t.Token(bos); !strings.HasPrefix(piece, "<｜begin") { // DeepSeek's distillates
-			c.add("bos-extra", key, "the tokenizer adds %s before each text; %s has no BOS", piece, c.family().Title)
-		}
-	case begins && !t.AddsBOS():
+	case !own.BOS && t.AddsBOS() && !deep:
+		c.add("bos-extra", key, "the tokenizer adds %s before each text; %s has no BOS", piece, c.family().Title)
+	case own.BOS && !t.AddsBOS() && (deep || !own.Mixed):
 		c.add("bos-missing", key, "the tokenizer adds no BOS; the models of architecture %s begin with one", c.arch)
 	}
 	if !t.EndsTexts() && wantsEnd(c) {
@@ -200,7 +200,7 @@ func judgeBoundaries(c *checker, t *tokenizer.Tokenizer) {
 	}
 	eos, ok := t.EOS()
 	key = []string{c.textKey("tokenizer.ggml.eos_token_id")}
-	piece, _ := t.Token(eos)
+	piece, _ = t.Token(eos)
 	switch {
 	case !ok && isEncoder(c): // texts of encoders may end without a token
 	case !ok:

@@ -27,7 +27,13 @@ type listing struct {
 
 // ours are the keys and tensors that differ from llama.cpp's file, and why.
 var ours = map[string]map[string]string{
-	"deepseek2":      {"deepseek2.expert_gating_func": "readers without it assume softmax; the model has sigmoids, which its config.json does not say"},
+	"deepseek2": {"deepseek2.expert_gating_func": "readers without it assume softmax; the model has sigmoids, which its config.json does not say"},
+	"glm4moelite": {
+		"deepseek2.expert_gating_func": "see deepseek2",
+		"tokenizer.ggml.pre":           "dbrx, which cuts as glm4 does, and says no more than the folder",
+		"tokenizer.ggml.eot_token_id":  "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
+		"tokenizer.ggml.eom_token_id":  "see eot_token_id",
+	},
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
 	"falconh1":       {"tokenizer.ggml.add_bos_token": "readers of falcon-h1 begin a text with a BOS; this model's tokenizer does not"},
 	"embeddinggemma": {"gemma-embedding.attention.sliding_window_pattern": "readers without it assume every sixth layer; the model has every fourth",

@@ -42,7 +42,7 @@ func subjects(t *testing.T) (list []subject) {
 		}
 	}
 	for _, name := range golden.Sample(golden.Families(t)) {
-		add(name, golden.Model(t, name), name, 7, 30)
+		add(name, golden.Model(t, name), name, min(7, len(golden.Record(t, name).Prompts)-1), 30)
 	}
 	add("demo.Q4_K_M", demo(t), "demo", 7, 20)
 	for _, name := range []string{"tiny-llama.Q2_K", "tiny-llama.IQ4_XS", "tiny-gemma4-moe.MXFP4_MOE", "tiny-gemma3.Q8_0"} {

@@ -234,6 +234,7 @@ type Tokenizer struct {
 	Model, Pre string
 	Merged     bool // a vocabulary with spaces as "▁" comes with merges, not with scores
 	BOS        bool // texts begin with BOS
+	Mixed      bool // with BOS: in some models only
 	End        bool // a token ends each text
 	Strips     bool // special tokens take the white space after them, in a vocabulary of SentencePiece
 }

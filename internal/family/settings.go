@@ -152,6 +152,28 @@ func (f *File) Follows(s Settings, key string, want any) {
 	}
 }
 
+// LeadingDense makes first_k_dense_replace of mlp_layer_types, a list of "dense" layers and then "sparse" ones; without
+// either it is usual.
+func LeadingDense(s Settings, f *File, usual float64) {
+	const number, list = "first_k_dense_replace", "mlp_layer_types"
+	if s[list] == nil {
+		s.Fill(number, usual)
+		return
+	}
+	n, types := 0., []any{}
+	for i := range min(s.Int("num_hidden_layers"), MaxLayers) {
+		kind := "sparse"
+		if given := s.List(list); float64(i) == n && i < len(given) && given[i] == "dense" {
+			kind, n = "dense", n+1
+		}
+		types = append(types, kind)
+	}
+	f.Follows(s, list, types)
+	f.Follows(s, number, n)
+	s.Take(list)
+	s.Fill(number, n)
+}
+
 // Letters returns an Older that reads a letter for each layer.
 func Letters(key string) func(Settings, *File) ([]any, string) {
 	return func(s Settings, f *File) (types []any, _ string) {

@@ -1,4 +1,4 @@
-// Package deepseek2 is the decoder of DeepSeek V2, V3 and R1.
+// Package deepseek2 is the decoder of DeepSeek V2, V3 and R1, and of GLM-4.7-Flash.
 //
 // Differences from Llama: keys and values are products of a latent of each position; only the latent and a
 // turned key for all heads are stored. A head's key matrix is absorbed by its queries, its value matrix comes

@@ -6,10 +6,10 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family describes files of DeepSeek V2, V3 and R1, and of Kimi K2.
+// Family describes files of DeepSeek V2, V3 and R1, of Kimi K2, and of GLM-4.7-Flash.
 //
-// Source: transformers 5.17, models/deepseek_v2 and models/deepseek_v3,
-// configuration_*.py; llama.cpp, conversion/deepseek.py and src/models/deepseek2.cpp.
+// Source: transformers 5.17, models/deepseek_v2, models/deepseek_v3 and models/glm4_moe_lite,
+// configuration_*.py; llama.cpp, conversion/deepseek.py, conversion/glm.py and src/models/deepseek2.cpp.
 var Family = family.Family{
 	Name:  "deepseek2",
 	Title: "DeepSeek",
@@ -18,18 +18,21 @@ var Family = family.Family{
 	Types: []family.Type{
 		{Name: "deepseek_v2", Class: "DeepseekV2ForCausalLM", Only: map[string]any{"scoring_func": "softmax"},
 			Defaults: merge(map[string]any{
-				"max_position_embeddings": 2048., "first_k_dense_replace": 0., "n_group": 1., "topk_group": 1.,
-				"routed_scaling_factor": 1., "norm_topk_prob": false, "scoring_func": "softmax",
-				"topk_method": "greedy"})},
+				"max_position_embeddings": 2048., "first_k_dense_replace": 0., "topk_method": "greedy",
+				"routed_scaling_factor": 1., "norm_topk_prob": false, "scoring_func": "softmax"})},
 		{Name: "deepseek_v3", Class: "DeepseekV3ForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"},
 			Defaults: third},
 		{Name: "kimi_k2", Only: map[string]any{"scoring_func": "sigmoid"}, Defaults: third},
+		{Name: "glm4_moe_lite", Class: "Glm4MoeLiteForCausalLM", Only: map[string]any{"scoring_func": "sigmoid"},
+			Defaults: merge(map[string]any{"max_position_embeddings": 202752., "rms_norm_eps": 1e-5, "q_lora_rank": 768.,
+				"qk_nope_head_dim": 192., "v_head_dim": 256., "routed_scaling_factor": 1.8, "norm_topk_prob": true,
+				"scoring_func": "sigmoid", "topk_method": "noaux_tc"})},
 	},
 	Fixed:      map[string]any{"hidden_act": "silu", "rope_interleave": true, "moe_layer_freq": 1., "mlp_bias": false},
 	FromGGUF:   method,
 	FromConfig: follow,
 	Coarse: func(s family.Settings) float64 { // rows that change their experts; in binary16 the KL is 1.2e-3
-		if s.Int("q_lora_rank") > 0 {
+		if s.Int("n_group") > 1 {
 			return 8.1e-3
 		}
 		return 0
@@ -47,12 +50,10 @@ var Family = family.Family{
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
 
 	Keys: []family.Key{
-		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},
-		{Setting: "vocab_size"},
+		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"}, {Setting: "vocab_size"},
 		{Setting: "q_lora_rank", GGUF: "attention.q_lora_rank"},
 		{Setting: "kv_lora_rank", GGUF: "attention.kv_lora_rank", Kind: family.Rank},
-		{Setting: "moe_intermediate_size"},
-		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
+		{Setting: "moe_intermediate_size"}, {Setting: "n_shared_experts", GGUF: "expert_shared_count"},
 		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
 		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
 		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice, Unusual: true,
@@ -68,8 +69,8 @@ var Family = family.Family{
 	Synonyms: map[string]string{".self_attn.embed_q": ".self_attn.k_b_proj",
 		".self_attn.unembed_out": ".self_attn.v_b_proj"},
 
-	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "deepseek-v3", BOS: true},
-	Expect: family.Expect{Theta: true,
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "deepseek-v3", BOS: true, Mixed: true},
+	Expect: family.Expect{Theta: true, Eps: []float64{1e-6, 1e-5},
 		Parts: []family.Part{{GGUF: "attn_kv_a_mqa", HF: "kv_a_proj_with_mqa"}},
 		Turns: []family.Turns{{Name: "DeepSeek's", Marks: []string{"<｜User｜>", "<｜Assistant｜>"}}},
 	},
@@ -80,16 +81,18 @@ var third = merge(map[string]any{
 	"max_position_embeddings": 4096., "first_k_dense_replace": 3., "n_group": 8., "topk_group": 4.,
 	"routed_scaling_factor": 2.5, "norm_topk_prob": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc"})
 
-// merge adds the defaults of both types to the defaults of a type.
+// merge returns the defaults of all types with a type's own.
 func merge(own map[string]any) map[string]any {
-	maps.Copy(own, map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128.,
+	all := map[string]any{"qk_nope_head_dim": 128., "qk_rope_head_dim": 64., "v_head_dim": 128.,
 		"kv_lora_rank": 512., "q_lora_rank": 1536., "rms_norm_eps": 1e-6, "hidden_act": "silu",
-		"tie_word_embeddings": false, "rope_interleave": true})
-	return own
+		"tie_word_embeddings": false, "rope_interleave": true, "n_group": 1., "topk_group": 1.}
+	maps.Copy(all, own)
+	return all
 }
 
 // follow checks settings repeating others.
 func follow(s family.Settings, f *family.File) {
+	family.LeadingDense(s, f, 1)
 	f.Follows(s, "head_dim", s["qk_rope_head_dim"])
 	f.Follows(s, "num_key_value_heads", s["num_attention_heads"])
 	f.Follows(s, "qk_head_dim", s.Number("qk_nope_head_dim")+s.Number("qk_rope_head_dim"))
