@@ -17,7 +17,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	if p := s.checkOrigin(w, r); p != nil {
 		return nil, p
 	}
-	if r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead) || isPreflight(r) {
+	if s.isOpen(r) || isPreflight(r) {
 		return &caller{}, nil
 	}
 	who, p := s.gate.tries.judge(s.gate.keys, r, s.now())
@@ -28,6 +28,14 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 		return nil, noRoute(r)
 	}
 	return who, who.admit(r.URL.Path, s.now())
+}
+
+// isOpen reports whether a request needs no key: of the health, and of the page, which asks its reader for the key.
+func (s *Server) isOpen(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	return r.URL.Path == "/health" || s.o.Pages[r.URL.Path] != nil
 }
 
 // checkOrigin refuses pages of other sites, and names pointed here by a stranger. A page of an allowed origin may read

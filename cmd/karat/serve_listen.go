@@ -109,6 +109,11 @@ func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed 
 	}
 	body := fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}`,
 		quoted)
+	if !f.noPage {
+		if _, err := fmt.Fprintf(out, "%s/\n", url); err != nil {
+			return err
+		}
+	}
 	_, err = fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n",
 		url, url, more, shellQuote(body))
 	return err

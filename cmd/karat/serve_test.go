@@ -67,7 +67,7 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	method, path, _ := strings.Cut(args[0], " ")
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(strings.TrimSpace(url), "/v1")+path, strings.NewReader(args[1]))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(url), "/v1"), "/")+path, strings.NewReader(args[1]))
 	ts.Check(err)
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := (&http.Client{Transport: t}).Do(r)
@@ -226,7 +226,7 @@ func TestDrain(t *testing.T) {
 
 // TestLatePages wants the paths of a site known before the site is made.
 func TestLatePages(t *testing.T) {
-	site, err := newSite()
+	site, err := newSite(false)
 	if err != nil {
 		t.Fatal(err)
 	}

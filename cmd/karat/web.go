@@ -39,7 +39,7 @@ func newWebCommand() *cobra.Command {
 }
 
 func (f *webFlags) run(x *call) error {
-	site := must(newSite())
+	site := must(newSite(false))
 	if f.out != "" {
 		throw(site.Write(f.out))
 		total := 0
@@ -54,24 +54,26 @@ func (f *webFlags) run(x *call) error {
 	return serve(x.ctx, l, site)
 }
 
-func newSite() (*web.Site, error) {
+// newSite makes the page's site; a served one begins with the models of its server.
+func newSite(served bool) (*web.Site, error) {
 	p, err := web.Embedded()
 	if err != nil {
 		return nil, err
 	}
-	return web.New(karat.Version(), p, web.File{Name: "demo.gguf", Data: demo},
+	return web.New(karat.Version(), served, p, web.File{Name: "demo.gguf", Data: demo},
 		web.File{Name: "demo.golden.json", Data: demoPrompts},
 		web.File{Name: "demo.golden.safetensors", Data: demoLogits})
 }
 
 // sitePaths lists the paths of a site's files.
-var sitePaths = []string{"/", "/demo.gguf", "/demo.golden.json", "/demo.golden.safetensors", "/karat.js", "/karat.wasm"}
+var sitePaths = []string{"/", "/demo.gguf", "/demo.golden.json", "/demo.golden.safetensors", "/karat.js", "/karat.wasm",
+	"/lib/highlight.js", "/lib/katex.js", "/lib/marked.js"}
 
 // latePages returns the handlers of a site that is made at the first request of a path: unpacking and hashing the
 // module take 0.3 s and 35 MB.
 func latePages() map[string]http.Handler {
 	made := sync.OnceValues(func() (map[string]http.Handler, error) {
-		site, err := newSite()
+		site, err := newSite(true)
 		if err != nil {
 			return nil, err
 		}

@@ -135,7 +135,7 @@ const helpers = `
 	};
 	const ready = (seconds) => until('the model', () => $('#model b') && !$('#send').disabled, seconds);
 	const ask = s => { $('#say').value = s; $('#send').click() };
-	const answers = () => [...document.querySelectorAll('.turn.assistant')].map(e => e.querySelector('.text').textContent);
+	const answers = () => [...document.querySelectorAll('.turn.assistant')].map(e => (e.querySelector('.text pre code') || e.querySelector('.text')).textContent);
 	const answered = n => until('answer ' + n, () => answers().length === n && !document.querySelector('.typing') && !$('#send').hidden && answers().at(-1), 60);
 	const failed = kind => until('the error ' + kind + ' where it is seen', () => { // not behind an open dialog
 		const e = $('#notes [role=alert]');

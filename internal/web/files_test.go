@@ -20,7 +20,13 @@ import (
 // choose gives the page files as if the reader had chosen them in the browser's dialog.
 func (p *tab) choose(files ...string) {
 	p.t.Helper()
-	if err := chromedp.Do(p.ctx, chromedp.SetUploadFiles("#file", files)); err != nil {
+	p.upload("#file", files...)
+}
+
+// upload chooses files in an input.
+func (p *tab) upload(input string, files ...string) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, chromedp.SetUploadFiles(input, files)); err != nil {
 		p.t.Fatal(err)
 	}
 }

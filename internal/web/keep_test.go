@@ -36,6 +36,16 @@ func file(t *testing.T, name, begin string) string {
 	return path
 }
 
+// written is a file of a text.
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // rest waits until nothing runs on the model.
 const rest = `await until('rest', () => !busyNow()); `
 
@@ -92,7 +102,7 @@ func TestDeleted(t *testing.T) {
 	other := httptest.NewServer(books)
 	defer other.Close()
 	said := do[string](p, fmt.Sprintf(fetching+`add('%s/big.gguf', ''); await until('the file', () => row('big.gguf')?.innerText.includes('Use')); press('big.gguf', 'Use');
-		await until('the model', () => text('#model').startsWith('big.gguf')); await ready(); await list(); press('big.gguf', 'Delete'); await until('its end', () => !row('big.gguf'));
+		await until('the model', () => text('#model').startsWith('big.gguf')); await ready(); await list(); press('big.gguf', 'Delete'); press('big.gguf', 'Delete for good'); await until('its end', () => !row('big.gguf'));
 		$('#models').close(); return $('#send').disabled + ' ' + text('#model')`, other.URL))
 	if said != "true No model is loaded." {
 		t.Errorf("behind its deletion: %q", said)
@@ -154,11 +164,15 @@ func TestKept(t *testing.T) {
 func TestSmall(t *testing.T) {
 	t.Parallel()
 	p, url := visited(t)
-	if got := do[string](p, keeping+`await until('the note', () => text('#notes').includes('no WebGPU')); press('Dismiss'); ask('one'); await answered(1); return text('#notes') + '|' + text('.turn.assistant .stats')`); !strings.HasPrefix(got, "|1 token, ") {
-		t.Errorf("behind a dismissed note and one token: %q", got)
+	if got := do[string](p, keeping+`ask('one'); await answered(1); $('.badge').open = true; return text('.badge') + '|' + text('#notes') + '|' + text('.turn.assistant .stats')`); !strings.HasPrefix(got, "CPU") || !strings.Contains(got, "no WebGPU") || !strings.Contains(got, "||1 token, ") {
+		t.Errorf("the badge, the notes and one token: %q", got)
 	}
+	p.choose(file(t, "bare.gguf", "GGUFbare"))
+	do[any](p, keeping+`await until('the note', () => $('#notes [data-kind=mode]')); press('Dismiss'); $('#open-models').click(); $('#demo').click(); await until('the demo', () => text('#model').startsWith('demo.gguf')); await ready()`)
 	p.visit(url + "?again")
-	if got := do[string](p, `await ready(); return text('#notes')`); strings.Contains(got, "no WebGPU") {
+	do[any](p, `await ready()`)
+	p.choose(file(t, "bare.gguf", "GGUFbare"))
+	if got := do[string](p, keeping+`await until('the model', () => text('#model').startsWith('bare.gguf')); await ready(); const said = text('#notes'); $('#open-models').click(); $('#demo').click(); await until('the demo', () => text('#model').startsWith('demo.gguf')); await ready(); return said`); strings.Contains(got, "no chat template") {
 		t.Errorf("a dismissed note is there after a reload: %q", got)
 	}
 	got := do[[]string](p, keeping+`set('temperature', '0.7'); const seeds = [];
@@ -220,7 +234,7 @@ func TestPhone(t *testing.T) {
 		p.look("answered")
 		do[any](p, `$('details.side').open = true`)
 		p.look("settings")
-		do[any](p, `$('details.side').open = innerWidth > 760; $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden)`)
+		do[any](p, `$('details.side').open = false; $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden)`)
 		p.look("prompt")
 		do[any](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'))`)
 		p.look("probe")

@@ -50,7 +50,7 @@ func karatSite(t *testing.T) *Site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site, err := New("v0.0.0-test", program, demo(t)...)
+	site, err := New("v0.0.0-test", false, program, demo(t)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/andybalholm/brotli"
@@ -23,10 +25,36 @@ import (
 //go:embed page
 var page embed.FS
 
+// packed are the page's libraries, which come when an answer needs them: Markdown, code and mathematics. .ci/libs
+// compares each with its publisher's package.
+//
+//go:embed lib/*.js.gz
+var packed embed.FS
+
+// libraries returns the libraries as files of a site.
+func libraries() (files []File, err error) {
+	for _, name := range []string{"marked", "highlight", "katex"} {
+		f, err := packed.Open("lib/" + name + ".js.gz")
+		if err != nil {
+			return nil, err
+		}
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(z)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Name: "lib/" + name + ".js", Data: data})
+	}
+	return files, nil
+}
+
 // scripts are the parts of karat.js after Go's wasm_exec.js, in order. The page and its worker run the same file: the
 // last part finds out in which of the two it runs.
-var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "models.js", "chat.js", "proof.js", "bench.js",
-	"probe.js", "main.js"}
+var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "driver.js", "models.js", "talks.js", "settings.js",
+	"markdown.js", "chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
 
 // Program is the compiled part of a site.
 type Program struct {
@@ -48,9 +76,10 @@ type Site struct {
 	policy string // its Content-Security-Policy
 }
 
-// New makes the site of a program, with further files beside it.
-func New(version string, p Program, beside ...File) (*Site, error) {
-	script, err := script(version, p, beside)
+// New makes the site of a program, with further files beside it. A served site is that of a server of models: the page
+// begins with the server's.
+func New(version string, served bool, p Program, beside ...File) (*Site, error) {
+	script, err := script(version, served, p, beside)
 	if err != nil {
 		return nil, fmt.Errorf("script: %w", err)
 	}
@@ -60,12 +89,13 @@ func New(version string, p Program, beside ...File) (*Site, error) {
 		return nil, fmt.Errorf("page: %w", err)
 	}
 	own := []File{{"index.html", html, nil}, {"karat.js", script, nil}, {"karat.wasm", p.Wasm, p.Brotli}}
-	s.files = append(own, beside...)
-	return s, nil
+	libs, err := libraries()
+	s.files = slices.Concat(own, beside, libs)
+	return s, err
 }
 
 // script returns karat.js, for the page and its worker.
-func script(version string, p Program, beside []File) ([]byte, error) {
+func script(version string, served bool, p Program, beside []File) ([]byte, error) {
 	type fact struct {
 		Bytes  int    `json:"bytes"`
 		SHA256 string `json:"sha256"`
@@ -74,7 +104,7 @@ func script(version string, p Program, beside []File) ([]byte, error) {
 	for _, f := range append([]File{{"karat.wasm", p.Wasm, nil}}, beside...) {
 		facts[f.Name] = fact{len(f.Data), fmt.Sprintf("%x", sha256.Sum256(f.Data))}
 	}
-	site, err := json.Marshal(map[string]any{"version": version, "files": facts})
+	site, err := json.Marshal(map[string]any{"version": version, "server": served, "files": facts})
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +154,9 @@ func (s *Site) page() ([]byte, error) {
 // Write writes the site to a new or an empty folder.
 func (s *Site) Write(dir string) error {
 	return atomicfile.WriteFolder(dir, func(dir string) error {
+		if err := os.Mkdir(filepath.Join(dir, "lib"), 0o777); err != nil {
+			return err
+		}
 		for _, f := range s.files {
 			if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o666); err != nil {
 				return err

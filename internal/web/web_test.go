@@ -20,13 +20,20 @@ import (
 	"github.com/karat-run/karat/internal/dev/webbuild"
 )
 
-// standIn is a site whose program stands in for Karat's.
-func standIn(t *testing.T) *Site {
+// standInProgram is the script of a program that stands in for Karat's.
+func standInProgram(t *testing.T) []byte {
 	t.Helper()
 	js, err := os.ReadFile("testdata/program.js")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return js
+}
+
+// standIn is a site whose program stands in for Karat's.
+func standIn(t *testing.T) *Site {
+	t.Helper()
+	js := standInProgram(t)
 	demo := append([]byte("GGUF"), bytes.Repeat([]byte{7}, 300_000)...)
 	var packed bytes.Buffer
 	module, w := []byte("\x00asm\x01\x00\x00\x00"), brotli.NewWriter(&packed)
@@ -36,7 +43,7 @@ func standIn(t *testing.T) *Site {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New("v0.0.0-test", Program{Wasm: module, Brotli: packed.Bytes(), Exec: js},
+	s, err := New("v0.0.0-test", false, Program{Wasm: module, Brotli: packed.Bytes(), Exec: js},
 		File{Name: "demo.gguf", Data: demo}, File{Name: "demo.golden.json", Data: []byte("[]")}, File{Name: "demo.golden.safetensors"})
 	if err != nil {
 		t.Fatal(err)

@@ -3,121 +3,355 @@
 // Examples are of what the demo knows, which is English.
 const examples = { chat: ['What is the color of the sky?', 'What is the opposite of wet?'], text: ['The color of the sky is', 'func main() {'] };
 
-// talk is what was said in each mode: turns of {role, text}, and e, what shows one. It is
-// kept for this tab, so that a reload or a lost GPU loses nothing.
-const talk = { chat: [], text: [] };
-const messages = () => talk.chat.map(({ role, text }) => ({ role, content: text }));
-const mode = () => $('mode').value;
+const open_ = {}; // the talk that is open in each mode
+const current = () => open_[mode()] ||= newTalk(mode());
 
-function keepTalk() {
-	const plain = list => list.map(({ role, text }) => ({ role, text }));
-	remember('talk', JSON.stringify({ chat: plain(talk.chat), text: plain(talk.text), draft: $('say').value }), tabStore);
-}
-
-function recallTalk() {
-	const kept = recallJSON('talk', tabStore);
-	for (const name of ['chat', 'text']) talk[name] = Array.isArray(kept?.[name]) ? kept[name].filter(x => typeof x?.text === 'string' && /^(user|assistant)$/.test(x.role)) : [];
-	if (talk.chat.at(-1)?.role === 'user') talk.chat.pop(); // nothing had come of it
-	$('say').value = typeof kept?.draft === 'string' ? kept.draft : '';
-}
+let editing = null; // the turn whose text is in the box to be written anew
+let attached = []; // files that go with the next message: {name, text} or {name, image: a data: URL}
 
 function makeChat() {
-	const say_ = h('textarea', { id: 'say', rows: 2, dir: 'auto', onkeydown: e => {
+	const box = h('textarea', { id: 'say', rows: 1, dir: 'auto', tPlaceholder: 'placeholder', tLabel: 'message', oninput: grow, onpaste: e => attach(e.clipboardData.files, e), onkeydown: e => {
 		if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); }
 	} });
-	$('chat').append(
-		h('div', { id: 'log', class: 'log', tabindex: '0', role: 'log', 'aria-live': 'off', tLabel: 'conversation' }),
-		sideOfChat(),
-		h('form', { id: 'composer', onsubmit: e => { e.preventDefault(); send(); } },
-			field('message', say_),
-			h('div', { class: 'row' },
-				h('button', { id: 'send', class: 'main', t: 'send', 'data-needs': '', 'data-starts': 'chat' }),
-				h('button', { id: 'stop', type: 'button', t: 'stop', 'data-stops': 'chat', hidden: true, onclick: stop }),
-				h('button', { id: 'show-prompt', type: 'button', t: 'showPrompt', 'data-needs': '', 'aria-expanded': 'false', 'aria-controls': 'prompt', onclick: togglePrompt }),
-				h('button', { id: 'forget', type: 'button', t: 'forget', 'data-needs': '', onclick: forget })),
-			h('div', { id: 'prompt', class: 'card shown', hidden: true, tabindex: '0', role: 'region', tLabel: 'promptTitle' })));
-	addEventListener('keydown', e => { if (e.key === 'Escape' && busy && busy !== 'load' && !$('models').open) stop(); });
-	$('chat').querySelector('.side').addEventListener('change', keepSettings);
-	addEventListener('pagehide', keepTalk);
+	const file = h('input', { id: 'attach-file', type: 'file', multiple: true, hidden: true, onchange: () => { attach([...file.files]); file.value = ''; } });
+	$('chat').append(makeTalks(),
+		h('div', { id: 'middle' },
+			h('div', { id: 'log', class: 'log', tabindex: '0', role: 'log', 'aria-live': 'off', tLabel: 'conversation' }),
+			h('form', { id: 'composer', onsubmit: e => { e.preventDefault(); send(); } },
+				h('div', { id: 'attached', class: 'row' }),
+				h('div', { class: 'box' }, box, h('div', { class: 'row' },
+					h('button', { id: 'attach', type: 'button', class: 'small', t: 'attach', onclick: () => file.click() }), file,
+					h('button', { id: 'show-prompt', type: 'button', class: 'small', t: 'showPrompt', 'data-needs': '', 'aria-expanded': 'false', 'aria-controls': 'prompt', onclick: togglePrompt }),
+					h('span', { class: 'grow' }),
+					h('button', { id: 'send', class: 'main', t: 'send', 'data-needs': '', 'data-starts': 'chat' }),
+					h('button', { id: 'stop', type: 'button', t: 'stop', 'data-stops': 'chat', hidden: true, onclick: stop }))),
+				h('div', { id: 'prompt', class: 'card shown', hidden: true, tabindex: '0', role: 'region', tLabel: 'promptTitle' }))),
+		makeSettings());
+	addEventListener('keydown', e => {
+		if (e.key !== 'Escape' || $('models').open) return;
+		if (busy && busy !== 'load') stop();
+		else if (editing) endEdit();
+	});
+	$('settings').addEventListener('change', keepSettings);
+	addEventListener('pagehide', keepDraft);
+	addEventListener('dragover', e => e.preventDefault());
+	addEventListener('drop', e => dropped(e));
 	fresh.push(settle);
 	recallSettings();
-	recallTalk();
 	draw();
 }
 
-// The fields of settings, which are kept for this browser.
-const settings = ['mode', 'max-tokens', 'temperature', 'top-k', 'top-p', 'min-p', 'seed', 'repeat-penalty', 'repeat-last'];
-
-let wanted = 'chat', settled = ''; // the mode that the reader chose, and the model whose recommendations were taken
-
-function keepSettings(e) {
-	if (e?.target === $('mode')) wanted = mode();
-	remember('settings', JSON.stringify({ ...Object.fromEntries(settings.map(id => [id, $(id).value])), mode: wanted, settled }));
-}
-
-function recallSettings() {
-	const kept = recallJSON('settings') || {};
-	for (const id of settings) if (typeof kept[id] === 'string') $(id).value = kept[id];
-	if (!$('mode').value) $('mode').value = 'chat';
-	[wanted, settled] = [mode(), kept.settled];
-}
-
-// settle fits the settings to a model that was loaded: its publisher's recommendations if it
-// is another one, and what it can do.
-function settle() {
-	const name = info.sha256 || `${info.name} ${info.size}`;
-	if (settled !== name) {
-		settled = name;
-		recommend();
+// recallChat opens the talk that this tab had, with what was being written.
+async function recallChat() {
+	await readTalks();
+	const kept = recallJSON('open', tabStore) || {};
+	for (const m of ['chat', 'text']) {
+		const talk = talks.get(kept[m]);
+		if (talk?.mode === m) open_[m] = talk;
+		if (talk) withdraw(talk, talk.turns.find(x => x.id === talk.at));
 	}
+	if (typeof kept.draft === 'string' && kept.draft) $('say').value = kept.draft;
+	draw();
+	listTalks();
+}
+
+function keepDraft() {
+	remember('open', JSON.stringify({ chat: open_.chat?.id, text: open_.text?.id, draft: $('say').value }), tabStore);
+}
+
+// withdraw takes back an answer of which nothing came, and puts the question back into the box.
+function withdraw(talk, turn) {
+	if (!turn || turn.role !== 'assistant' || turn.text || turn.stop === 'end') return;
+	const asked = turnOf(talk, turn.parent);
+	dropTurn(talk, turn);
+	if (!asked || talk.turns.some(x => x.parent === asked.id)) return;
+	dropTurn(talk, asked);
+	$('say').value = $('say').value ? asked.text + '\n' + $('say').value : asked.text; // with what was typed meanwhile
+	attached = asked.files || [];
+	if (!talk.turns.length) dropTalk(talk);
+}
+
+// settle fits the page to a model that was loaded: the recommendations, and what it can do.
+function settle() {
+	recommend();
 	$('mode').querySelector('[value=chat]').disabled = !info.template;
 	if (!info.template) note('mode', 'noTemplate');
 	else clearNote('mode');
-	$('log').scrollTop = $('log').scrollHeight; // which has less room below a note
 	const able = info.template ? wanted : 'text';
-	if (mode() === able) return;
-	$('mode').value = able;
+	if (mode() !== able) $('mode').value = able;
 	draw();
+	if (document.activeElement === document.body && !matchMedia('(pointer: coarse)').matches) $('say').focus();
 }
 
-function sideOfChat() {
-	const fields = h('div', { class: 'fields' },
-		h('label', { class: 'field wide' }, h('span', { t: 'mode' }), h('select', { id: 'mode', onchange: draw }, h('option', { value: 'chat', t: 'modeChat' }), h('option', { value: 'text', t: 'modeText' }))),
-		field('maxTokens', amount('max-tokens', 128, 1, 100000)), field('temperature', amount('temperature', 0, 0, 5, 0.05)),
-		field('topK', amount('top-k', 0, 0, 1000000)), field('topP', amount('top-p', 0, 0, 1, 0.01)),
-		field('minP', amount('min-p', 0, 0, 1, 0.01)), field('seed', amount('seed', '', 0, 2 ** 53 - 1)),
-		field('repeatPenalty', amount('repeat-penalty', 0, 0, 10, 0.01)), field('repeatLast', amount('repeat-last', 64, -1, 1000000)),
-		h('p', { class: 'muted wide', t: 'samplingHelp' }), h('button', { type: 'button', class: 'small wide', t: 'recommended', onclick: recommend }));
-	return h('details', { class: 'side card', open: wide() }, h('summary', { t: 'sampling' }), fields);
-}
-
-// recommend sets what the model's publisher recommends.
-function recommend() {
-	const s = info?.sampling || {};
-	for (const [id, v] of Object.entries({ temperature: s.temperature, 'top-k': s.topK, 'top-p': s.topP, 'min-p': s.minP, 'repeat-penalty': s.repeatPenalty })) $(id).value = v || 0;
-	$('repeat-last').value = s.repeatLast || 64;
-	keepSettings();
-}
-
-// seed is the one that was set, or one that is drawn anew for each answer.
-const seed = () => $('seed').value.trim() === '' ? crypto.getRandomValues(new Uint32Array(1))[0] : read($('seed'));
-
-const samplingOf = () => ({ ...info.sampling, temperature: read($('temperature')), topK: read($('top-k')), topP: read($('top-p')), minP: read($('min-p')), seed: seed(), repeatPenalty: read($('repeat-penalty')), repeatLast: read($('repeat-last')) });
-
+// forget begins a new talk.
 function forget() {
-	talk[mode()] = [];
-	keepTalk();
+	delete open_[mode()];
+	endEdit();
 	draw();
+	listTalks();
+	$('say').focus();
 }
 
-// draw shows the conversation of the mode, or how to begin one.
+function openTalk(talk) {
+	$('mode').value = talk.mode;
+	open_[talk.mode] = talk;
+	endEdit();
+	draw();
+	listTalks();
+	document.body.classList.remove('listing');
+}
+
+// draw shows the open talk, or how to begin one.
 function draw() {
 	hidePrompt();
-	const turns = talk[mode()];
-	$('log').replaceChildren(...turns.map(x => (x.e ||= turn(x))));
-	if (!turns.length) $('log').append(h('div', { class: 'empty' }, h('p', { t: mode() === 'text' ? 'emptyText' : 'emptyChat' }),
-		h('div', { class: 'row' }, examples[mode()].map(x => h('button', { type: 'button', class: 'small', dir: 'auto', lang: 'en', onclick: () => { $('say').value = x; $('say').focus(); } }, x)))));
-	$('log').scrollTop = $('log').scrollHeight;
+	const talk = current(), turns = branch(talk), log = $('log');
+	$('system').value = talk.system;
+	log.replaceChildren(...turns.map(x => x._e ||= drawTurn(talk, x)));
+	for (const x of turns) x._e.querySelector('.branches')?.replaceWith(branches(talk, x));
+	if (!turns.length) log.append(h('div', { class: 'empty' }, h('p', { t: mode() === 'text' ? 'emptyText' : info?.driver === 'server' ? 'emptyServed' : 'emptyChat' }),
+		h('div', { class: 'row' }, examples[mode()].map(x => h('button', { type: 'button', class: 'small', dir: 'auto', lang: 'en', 'data-needs': '', disabled: !!busy || !info, onclick: () => { $('say').value = x; send(); } }, x)))));
+	log.scrollTop = log.scrollHeight;
+}
+
+const name = turn => turn.role === 'user' ? 'you' : 'answer';
+
+// drawTurn makes a turn: its text, what is said of it, and what can be done with it.
+function drawTurn(talk, turn) {
+	const mine = turn.role === 'user', body = h('div', { class: 'text', dir: 'auto' });
+	const e = h('article', { class: 'turn ' + turn.role, tLabel: name(turn) },
+		h('span', { class: 'who', t: name(turn) }), mine ? attachments(turn.files) : h('details', { class: 'reasoning', hidden: !turn.reasoning }, h('summary', { t: 'reasoning' }), h('div', { class: 'thoughts', dir: 'auto' }, turn.reasoning || '')),
+		body, h('div', { class: 'muted stats' }), h('div', { class: 'does' }, branches(talk, turn), copier(() => turn.text),
+			mine ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => edit(turn) }) : [
+				h('button', { type: 'button', class: 'small', t: 'regenerate', 'data-needs': '', onclick: () => again(turn) }),
+				turn.stop === 'length' || turn.stop === 'aborted' ? h('button', { type: 'button', class: 'small', t: 'goOn', 'data-needs': '', onclick: () => goOn(turn) }) : null,
+				turn.tokens?.length ? h('button', { type: 'button', class: 'small', t: 'tokensOf', 'aria-expanded': 'false', onclick: e => toggleTokens(turn, e.target) }) : null]));
+	write(body, turn, mine || talk.mode === 'text');
+	if (turn.said) say(e.querySelector('.stats'), ...statsOf(turn.said));
+	for (const b of e.querySelectorAll('[data-needs]')) b.disabled = !!busy || !info;
+	return e;
+}
+
+// write puts a turn's text into its place: as it is, or as Markdown.
+function write(body, turn, plain) {
+	if (plain) body.textContent = turn.text;
+	else {
+		if (!body.firstChild) body.textContent = turn.text.trim();
+		formatted(body, turn.text.trim());
+	}
+}
+
+const redraw = (talk, turn) => { const old = turn._e; turn._e = drawTurn(talk, turn); old?.replaceWith(turn._e); };
+
+// branches tells which of several versions a turn is, and shows the others.
+function branches(talk, turn) {
+	const all = siblings(talk, turn), i = all.indexOf(turn);
+	const to = (d, key, text) => h('button', { type: 'button', class: 'small', tLabel: key, disabled: !all[i + d], onclick: () => { showBranch(talk, all[i + d]); keepTalk(talk); draw(); } }, text);
+	return h('span', { class: 'branches', hidden: all.length < 2, dir: 'ltr' }, to(-1, 'older', '‹'), h('span', null, `${i + 1}/${all.length}`), to(1, 'newer', '›'));
+}
+
+// messages is a branch as the model gets it.
+function messages(talk, turns) {
+	const all = turns.map(({ role, text, files }) => ({ role, content: contentOf(text, files) }));
+	return talk.system ? [{ role: 'system', content: talk.system }, ...all] : all;
+}
+
+function contentOf(text, files = []) {
+	const texts = files.filter(f => f.text !== undefined), images = files.filter(f => f.image);
+	const whole = [...texts.map(f => `${f.name}:\n\`\`\`\n${f.text}\n\`\`\``), text].join('\n\n');
+	return images.length ? [...images.map(f => ({ type: 'image_url', image_url: { url: f.image } })), { type: 'text', text: whole }] : whole;
+}
+
+const draft = () => $('say').value.trim();
+
+async function send() {
+	const plain = mode() === 'text', text = plain ? $('say').value : draft();
+	if (!text.trim() && !attached.length || busy || !info) return;
+	if (plain && current().turns.length) forget();
+	const talk = current(), parent = editing ? editing.parent : talk.at, files = attached.length ? attached : undefined;
+	$('say').value = '';
+	attached = [];
+	endEdit();
+	const asked = addTurn(talk, parent, { role: 'user', text, files });
+	await answer(talk, asked);
+}
+
+// again asks for another answer to the same question.
+const again = turn => answer(current(), turnOf(current(), turn.parent));
+
+// goOn has the model continue an answer that was cut.
+const goOn = turn => answer(current(), turnOf(current(), turn.parent), turn);
+
+// answer has the model answer a turn, or go on with an answer, and keeps the talk.
+async function answer(talk, asked, begun) {
+	if (busy || !info) return;
+	const said = begun || addTurn(talk, asked.id, { role: 'assistant', text: '', model: info.name });
+	said._e = null;
+	talk.at = said.id;
+	draw();
+	keepDraft();
+	await during('chat', () => Promise.all([keepTalk(talk), stream(talk, said, begun)]));
+	if (!said.text && said.stop !== 'end') {
+		withdraw(talk, said);
+		draw();
+	} else redraw(talk, said);
+	await keepTalk(talk);
+	listTalks();
+	showAttached();
+	grow();
+	$('say').focus();
+}
+
+// stream streams an answer into a turn. A screen reader hears it sentence by sentence.
+async function stream(talk, said, begun) {
+	const began = performance.now(), log = $('log'), e = said._e, body = e.querySelector('.text'), line = e.querySelector('.stats'), sampling = samplingOf(), plain = talk.mode === 'text';
+	const turns = branch(talk), asked = turns.at(-2), prompt = plain ? asked.text + said.text : messages(talk, begun ? turns : turns.slice(0, -1));
+	const before = said.text, follow = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+	let first = 0, tokens = 0, unsaid = '', shown = 0, later;
+	said.tokens ||= [];
+	if (begun) said.tokens = said.tokens.slice();
+	body.classList.add('typing');
+	const wait = setInterval(() => { if (!first) say(line, 'reading', { seconds: () => number(Math.round((performance.now() - began) / 1000)) }); }, 1000);
+	const hear = end => {
+		const cut = end ? unsaid.length : unsaid.search(/[.!?؟。\n][^.!?]*$/) + 1;
+		if (cut > 0 && unsaid.slice(0, cut).trim()) announce(unsaid.slice(0, cut));
+		unsaid = unsaid.slice(cut);
+	};
+	const show = () => { // at most ten times a second: a long answer is read anew each time
+		const stay = follow();
+		later = 0;
+		shown = performance.now();
+		write(body, said, plain);
+		if (stay) log.scrollTop = log.scrollHeight;
+	};
+	let r;
+	try {
+		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), continue: !!begun && !plain } }, token => {
+			first ||= performance.now();
+			tokens += token.tokens?.length ?? 1;
+			if (token.reasoning) {
+				const r = e.querySelector('.reasoning');
+				said.reasoning = (said.reasoning || '') + token.reasoning;
+				r.hidden = false;
+				r.querySelector('.thoughts').append(token.reasoning);
+			}
+			if (token.text) {
+				said.text += token.text;
+				unsaid += token.text;
+				hear();
+				if (!later) later = setTimeout(show, Math.max(0, shown + 100 - performance.now()));
+			}
+			said.tokens.push(...token.tokens ?? [{ text: token.text, logprob: token.logprob, top: token.top }]);
+			say(line, 'speedNow', { tokens: counted('tokens', tokens), rate: () => number(tokens / ((performance.now() - first) / 1000 || 1), 3) });
+			if (follow()) log.scrollTop = log.scrollHeight;
+		});
+	} catch (e) {
+		said.text = before;
+		said.stop = 'failed';
+		throw e;
+	} finally {
+		clearInterval(wait);
+		clearTimeout(later);
+		hear(true);
+	}
+	if (!plain && r.text && !begun) said.text = r.text; // as the model said it, for the next prompt
+	said.stop = r.stop;
+	said.said = { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: r.promptSeconds, first: ((first || performance.now()) - began) / 1000, stop: r.stop, seed: sampling.temperature !== 0 ? sampling.seed : undefined };
+	if (follow()) log.scrollTop = log.scrollHeight;
+	keep(r.stats);
+}
+
+// statsOf are the words for how an answer came.
+const statsOf = x => [x.seed === undefined ? 'speed' : 'speedSeed', { tokens: counted('tokens', x.tokens), rate: x.rate, prompt: counted('tokens', x.prompt), kept: x.kept, promptSeconds: () => number(x.promptSeconds, 2),
+	first: () => number(x.first, 2), why: () => t('stop_' + x.stop), seed: String(x.seed) }];
+
+// rate is tokens a second behind the first, which the prompt's step gives.
+const rate = r => r.tokens > 1 && r.seconds > 0 ? (r.tokens - 1) / r.seconds : 0;
+
+// edit puts a question back into the box; what is sent then is another branch.
+function edit(turn) {
+	editing = turn;
+	$('say').value = turn.text;
+	attached = turn.files || [];
+	showAttached();
+	grow();
+	note('edit', 'editing', undefined, '', ['cancel', endEdit]);
+	$('say').focus();
+}
+
+function endEdit() {
+	if (editing) {
+		$('say').value = '';
+		attached = [];
+	}
+	editing = null;
+	clearNote('edit');
+	showAttached();
+	grow();
+}
+
+// toggleTokens shows an answer's tokens, each with how likely it was and what else might have come. One of these can be
+// taken: the answer goes on from there, as another branch.
+function toggleTokens(turn, button) {
+	const old = turn._e.querySelector('.probable');
+	button.setAttribute('aria-expanded', String(!old));
+	if (old) return old.remove();
+	const detail = h('div', { class: 'row likely' });
+	const pick = (x, i) => {
+		detail.replaceChildren(h('span', { class: 'muted', t: ['chanceOf', { token: visible(x.text), chance: () => percent(Math.exp(x.logprob)) }] }),
+			...(x.top || []).filter(y => y.text !== x.text).map(y => h('button', { type: 'button', class: 'small mono', dir: 'auto', 'data-needs': '', disabled: !!busy, onclick: () => instead(turn, i, y.text) }, `${visible(y.text)} ${percent(Math.exp(y.logprob))}`)));
+	};
+	turn._e.querySelector('.does').before(h('div', { class: 'probable' }, h('p', { class: 'muted', t: 'tokensHelp' }), detail, h('div', { class: 'spans', dir: 'auto' },
+		turn.tokens.map((x, i) => h('button', { type: 'button', class: 'token c' + Math.min(4, Math.floor(-x.logprob || 0)), title: percent(Math.exp(x.logprob ?? 0)), onclick: () => pick(x, i) }, visible(x.text))))));
+}
+
+// instead branches an answer at a token.
+async function instead(turn, i, text) {
+	const talk = current(), before = turn.tokens.slice(0, i);
+	const other = addTurn(talk, turn.parent, { role: 'assistant', text: before.map(x => x.text).join('') + text, tokens: [...before, { text, logprob: turn.tokens[i].top.find(y => y.text === text).logprob, top: turn.tokens[i].top }], model: info.name });
+	await answer(talk, turnOf(talk, turn.parent), other);
+}
+
+// attach takes files along with the next message: pictures where the model sees, and texts.
+async function attach(files, e) {
+	const list = [...files];
+	if (!list.length) return;
+	e?.preventDefault();
+	for (const f of list) {
+		if (f.type.startsWith('image/')) {
+			if (!info?.sees) note('error', 'blind', { name: f.name });
+			else attached = [...attached, { name: f.name, image: await dataURL(f) }];
+			continue;
+		}
+		const bytes = new Uint8Array(await f.slice(0, 1 << 20).arrayBuffer());
+		let text;
+		try { text = new TextDecoder('utf-8', { fatal: true }).decode(bytes); } catch { /* it is told below */ }
+		if (text === undefined || f.size > 1 << 20 || text.includes('\0')) note('error', 'noText', { name: f.name });
+		else attached = [...attached, { name: f.name, text }];
+	}
+	showAttached();
+	$('say').focus();
+}
+
+const dataURL = file => new Promise((done, gone) => { const r = new FileReader(); r.onload = () => done(r.result); r.onerror = () => gone(r.error); r.readAsDataURL(file); });
+
+const attachments = files => files?.length ? h('div', { class: 'row' }, files.map(f => f.image ? h('img', { src: f.image, alt: f.name }) : h('details', null, h('summary', { dir: 'auto' }, f.name), h('pre', { dir: 'auto' }, f.text)))) : null;
+
+function showAttached() {
+	$('attached').replaceChildren(...attached.map(f => h('span', { class: 'chip' }, h('span', { dir: 'auto' }, f.name), h('button', { type: 'button', class: 'small', tLabel: ['removeName', { name: f.name }], onclick: () => { attached = attached.filter(x => x !== f); showAttached(); } }, '×'))));
+}
+
+// dropped takes what a reader drops on the page: models to be opened, files for the message.
+function dropped(e) {
+	e.preventDefault();
+	const files = [...e.dataTransfer.files], models = files.filter(f => /\.gguf$/i.test(f.name));
+	if (models.length) return take({ kind: 'file', files: models, name: models[0].name });
+	if (!$('chat').hidden) attach(files);
+}
+
+// grow fits the box to what is written.
+function grow() {
+	const e = $('say');
+	e.rows = Math.min(10, Math.max(1, e.value.split('\n').length));
 }
 
 function hidePrompt() {
@@ -125,70 +359,12 @@ function hidePrompt() {
 	$('show-prompt').setAttribute('aria-expanded', 'false');
 }
 
-const draft = () => $('say').value.trim();
-
-const turn = ({ role, text }) => h('div', { class: 'turn ' + role }, h('span', { class: 'who', t: role === 'user' ? 'you' : 'answer' }),
-	h('div', { class: 'text', dir: 'auto' }, role === 'user' || mode() === 'text' ? text : text.trimStart()), h('div', { class: 'muted stats' }));
-
-async function send() {
-	const text = mode() === 'text' ? $('say').value : draft();
-	if (!text.trim() || busy || !info) return;
-	const where = mode(), before = where === 'text' ? [] : talk.chat, old = talk[where];
-	const said = { role: 'assistant', text: '' };
-	const prompt = where === 'text' ? text : [...messages(), { role: 'user', content: text }];
-	$('say').value = '';
-	talk[where] = [...before, { role: 'user', text }, said];
-	draw();
-	const r = await during('chat', () => answer(prompt, said));
-	said.e.querySelector('.text').classList.remove('typing');
-	if (!said.text && r?.stop !== 'end') { // nothing came of it: what was asked is there to be sent again
-		talk[where] = old;
-		$('say').value = $('say').value ? text + '\n' + $('say').value : text; // with what was typed meanwhile
-		draw();
-	}
-	keepTalk();
-	$('say').focus();
-}
-
-// answer streams an answer into a turn. A screen reader hears it sentence by sentence.
-async function answer(prompt, said) {
-	const began = performance.now(), log = $('log'), body = said.e.querySelector('.text'), line = said.e.querySelector('.stats'), sampling = samplingOf();
-	let first = 0, tokens = 0, unsaid = '';
-	body.classList.add('typing');
-	const hear = end => {
-		const cut = end ? unsaid.length : unsaid.search(/[.!?؟。\n][^.!?]*$/) + 1;
-		if (cut > 0 && unsaid.slice(0, cut).trim()) announce(unsaid.slice(0, cut));
-		unsaid = unsaid.slice(cut);
-	};
-	const r = await call('generate', { prompt, options: { maxTokens: read($('max-tokens')), sampling } }, token => {
-		first ||= performance.now();
-		const follow = log.scrollHeight - log.scrollTop - log.clientHeight < 80, text = ++tokens === 1 && Array.isArray(prompt) ? token.text.trimStart() : token.text;
-		said.text += text;
-		body.append(text);
-		unsaid += token.text;
-		hear();
-		say(line, 'speedNow', { tokens: counted('tokens', tokens), rate: () => number(tokens / ((performance.now() - first) / 1000 || 1), 3) });
-		if (follow) log.scrollTop = log.scrollHeight;
-	});
-	hear(true);
-	if (Array.isArray(prompt) && r.text) said.text = r.text; // as the model said it, for the next prompt
-	say(line, sampling.temperature > 0 ? 'speedSeed' : 'speed', { tokens: counted('tokens', r.tokens), rate: rate(r), prompt: counted('tokens', r.prompt), kept: r.kept, promptSeconds: () => number(r.promptSeconds, 2),
-		first: () => number(((first || performance.now()) - began) / 1000, 2), why: () => t('stop_' + r.stop), seed: String(sampling.seed) });
-	if (log.scrollHeight - log.scrollTop - log.clientHeight < 120) log.scrollTop = log.scrollHeight;
-	keep(r.stats);
-	return r;
-}
-
-// rate is tokens a second behind the first, which the prompt's step gives.
-const rate = r => r.tokens > 1 && r.seconds > 0 ? (r.tokens - 1) / r.seconds : 0;
-
 async function togglePrompt() {
 	const shown = $('prompt');
 	if (!shown.hidden) return hidePrompt();
 	await during('render', async () => {
-		const text = mode() === 'text';
-		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) }
-			: await call('render', { messages: draft() ? [...messages(), { role: 'user', content: draft() }] : messages() });
+		const text = mode() === 'text', turns = branch(current()), asked = draft() ? [{ role: 'user', text: draft() }] : [];
+		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) } : await call('render', { messages: messages(current(), [...turns, ...asked]) });
 		shown.replaceChildren(h('h3', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens),
 			text ? '' : h('details', null, h('summary', { t: 'template' }), h('pre', { dir: 'ltr' }, info.template)));
 		shown.hidden = false;

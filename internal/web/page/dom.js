@@ -1,15 +1,16 @@
-// The page's ground: elements, words, numbers, notes, and calls to the worker.
+// The page's ground: elements, words, numbers and notes.
 // Text becomes text nodes only; nothing here parses HTML.
 
 // h makes an element. Of props, "on…" are listeners, "t" and "tLabel" are words of the
-// interface ([key, values] or a key), "class", "dir" and the like are attributes.
+// interface ([key, values] or a key), as is "tPlaceholder"; "class", "dir" and the like are attributes.
 function h(tag, props, ...kids) {
 	const e = document.createElement(tag);
 	for (const [k, v] of Object.entries(props || {})) {
 		if (v === undefined || v === null || v === false) continue;
 		if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
 		else if (k === 't') say(e, ...[v].flat());
-		else if (k === 'tLabel') say(e, ...[v].flat(), true);
+		else if (k === 'tLabel') say(e, ...[v].flat(), 'label');
+		else if (k === 'tPlaceholder') say(e, ...[v].flat(), 'placeholder');
 		else if (k === 'value' || k === 'checked' || k === 'disabled' || k === 'max') e[k] = v;
 		else e.setAttribute(k, v === true ? '' : v);
 	}
@@ -22,20 +23,19 @@ const $ = id => document.getElementById(id);
 // said are the words that an element shows, to be said again in another language.
 const said = new WeakMap();
 
-// say puts words into an element, or into its label for screen readers.
-function say(e, key, values, label) {
-	if (values === true) [values, label] = [undefined, true];
-	const kinds = said.get(e) || {};
-	kinds[label ? 'label' : 'text'] = [key, values];
-	said.set(e, kinds);
+// say puts words into an element, or into its label for screen readers, or its placeholder.
+function say(e, key, values, where = 'text') {
+	if (typeof values === 'string') [values, where] = [undefined, values];
+	said.set(e, { ...said.get(e), [where]: [key, values] });
 	e.dataset.said = '';
 	spell(e);
 }
 
 function spell(e) {
-	const { text, label } = said.get(e) || {};
+	const { text, label, placeholder } = said.get(e) || {};
 	if (text) e.textContent = t(...text);
 	if (label) e.setAttribute('aria-label', t(...label));
+	if (placeholder) e.placeholder = t(...placeholder);
 }
 
 // remember keeps a choice of the reader, where the browser lets pages keep something: for
@@ -62,7 +62,7 @@ function speak(lang) {
 	document.documentElement.lang = language;
 	document.documentElement.dir = language === 'ar' ? 'rtl' : 'ltr';
 	for (const e of document.querySelectorAll('[data-t]')) if (!said.get(e)) say(e, e.dataset.t);
-	for (const e of document.querySelectorAll('[data-t-label]')) if (!said.get(e)?.label) say(e, e.dataset.tLabel, true);
+	for (const e of document.querySelectorAll('[data-t-label]')) if (!said.get(e)?.label) say(e, e.dataset.tLabel, 'label');
 	for (const e of document.querySelectorAll('[data-said]')) spell(e);
 	$('language').value = language;
 }
@@ -112,6 +112,13 @@ function read(input) {
 	return ok;
 }
 
+// menu is a button that opens a list of things to do: [word, function].
+function menu(label, items) {
+	const e = h('details', { class: 'menu', onfocusout: x => { if (!e.contains(x.relatedTarget)) e.open = false; } }, h('summary', { tLabel: label }, '⋯'),
+		h('div', { class: 'card pop' }, items.map(([key, act]) => h('button', { type: 'button', class: 'small', t: key, onclick: () => { e.open = false; act(); } }))));
+	return e;
+}
+
 // table is rows of cells: strings, or {text, n (a number's cell), dir, class, t}.
 function table(caption, heads, rows) {
 	const cell = (c, tag) => {
@@ -133,47 +140,13 @@ function note(kind, key, values, detail, ...actions) {
 	const error = kind === 'error';
 	if (!error && recall('dismissed ' + key, tabStore)) return;
 	$('notes').append(h('div', { class: 'note ' + (error ? 'bad' : ''), 'data-kind': kind, role: error ? 'alert' : 'status' },
-		fold(kind, h('div', null, h('span', { t: [key, values] }), detail ? h('code', { dir: 'auto', lang: 'en' }, detail) : null)),
+		h('div', null, h('span', { t: [key, values] }), detail ? h('code', { dir: 'auto', lang: 'en' }, detail) : null),
 		actions.map(([key, act]) => h('button', { class: 'small', t: key, onclick: () => { clearNote(kind); act(); } })),
 		h('button', { class: 'small', t: 'dismiss', onclick: () => { clearNote(kind); if (!error) remember('dismissed ' + key, '1', tabStore); } })));
 	if (error) $('notes').lastChild.scrollIntoView({ block: 'nearest' });
 }
 
-const wide = () => matchMedia('(min-width: 761px)').matches;
-
-// fold keeps what is told of the device to a line where there is little room.
-const fold = (kind, text) => kind !== 'device' || wide() ? text : h('details', null, h('summary', { t: 'noGPU' }), text);
-
 function clearNote(kind) { for (const e of document.querySelectorAll(`#notes [data-kind=${kind}]`)) e.remove(); }
-
-// The worker, and the calls that it has not answered.
-let worker, scripts, last = 0; // scripts makes the worker's address one that the page's policy trusts; it can be made but once
-const calls = new Map();
-
-function startWorker() {
-	worker?.terminate();
-	for (const c of calls.values()) c.reject(Object.assign(new Error('restarted'), { kind: 'aborted' }));
-	calls.clear();
-	scripts ||= globalThis.trustedTypes?.createPolicy('karat', { createScriptURL: url => url }) || { createScriptURL: url => url };
-	worker = new Worker(scripts.createScriptURL('karat.js'));
-	worker.onmessage = ({ data: { id, result, error, event } }) => {
-		if (id === undefined) return fail(error);
-		const c = calls.get(id);
-		if (!c) return;
-		if (event !== undefined) return c.event?.(event);
-		calls.delete(id);
-		error ? c.reject(Object.assign(new Error(error.message), error)) : c.resolve(result);
-	};
-	worker.onerror = e => fail({ kind: 'crash', message: e.message || 'the worker did not start' });
-}
-
-// call asks the worker; event gets what it tells before it answers.
-function call(op, args, event) {
-	return new Promise((resolve, reject) => {
-		calls.set(++last, { resolve, reject, event });
-		worker.postMessage({ id: last, op, args });
-	});
-}
 
 // Errors for which there are words, by kind; others are shown as they are.
 function fail(e) {

@@ -45,6 +45,7 @@ const backend = () => $('backend')?.value || undefined;
 async function loadModel(source, with_) {
 	const before = info;
 	await during('load', async () => {
+		if (source.kind !== 'served' && !await boot()) return void (info ? showInfo() : showModel('noModel'));
 		showModel('loadingModel', { name: source.name || 'demo.gguf' });
 		progress(true);
 		remember('model', ''); // should this end the page, the next one begins with the demo
@@ -56,7 +57,7 @@ async function loadModel(source, with_) {
 			if (source.kind === 'file') source.name = info.name;
 			choice = source;
 		} catch (e) {
-			info = e.model || null;
+			info = e.model || (before?.driver === 'server' ? before : null);
 			throw Object.assign(e, { source });
 		} finally {
 			progress(false);
@@ -64,7 +65,6 @@ async function loadModel(source, with_) {
 			remember('model', JSON.stringify({ kind: choice.kind, key: choice.key, name: choice.name }));
 		}
 		clearNote('again');
-		tellDevice();
 		for (const f of fresh) f(!before || before.sha256 !== info.sha256 || before.name !== info.name || before.size !== info.size);
 	});
 }
@@ -92,47 +92,55 @@ const reload = with_ => loadModel(choice, with_);
 function showModel(key, values) { $('model').replaceChildren(h('span', { t: [key, values] })); }
 
 function showInfo() {
-	const device = info.backend === 'webgpu' ? info.adapter?.name || 'WebGPU' : t('processor');
-	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), h('span', { t: ['modelLine', {
-		arch: info.architecture, bytes: () => bytes(info.bytes), device: () => info.backend === 'webgpu' ? 'WebGPU, ' + device : t('processor'), memory: () => memory(info.stats) }] }));
+	const served = info.driver === 'server', facts = [info.architecture, info.quantization, info.parameters || (info.bytes && bytes(info.bytes)), memory(info.stats)].filter(Boolean).join(' · ');
+	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), badge(served), h('span', { class: 'muted facts', dir: 'auto' }, facts));
 }
 
-// tellDevice tells why no real GPU computes, once for each model.
-function tellDevice() {
-	if (info.backend === 'cpu' && adapters?.why) note('device', 'onCPU', undefined, adapters.why);
-	else if (info.backend === 'cpu' && adapters?.[0]?.kind === 'cpu') note('device', 'onCPUFallback');
-	else if (info.backend === 'webgpu' && info.adapter?.kind === 'cpu') note('device', 'fallback');
-	else clearNote('device');
+// badge says in a word what computes; opened, it says why.
+function badge(served) {
+	const gpu = info.backend === 'webgpu', why = [];
+	if (served) why.push(h('p', { t: ['onServer', { host: location.host }] }));
+	else if (gpu) why.push(h('p', null, 'WebGPU, ' + (info.adapter?.name || '')), info.adapter?.kind === 'cpu' ? h('p', { t: 'fallback' }) : null);
+	else why.push(h('p', { t: adapters?.why && !hasGPU() ? 'onCPU' : adapters?.why ? 'noAdapter' : adapters?.[0]?.kind === 'cpu' ? 'onCPUFallback' : 'onCPUChosen' }), adapters?.why ? h('code', { dir: 'auto', lang: 'en' }, adapters.why) : null);
+	return h('details', { class: 'badge' }, h('summary', { t: served ? 'server' : gpu ? 'gpu' : 'cpu' }), h('div', { class: 'card pop' }, why));
 }
+
+const hasGPU = () => 'gpu' in navigator;
 
 const memory = s => !s ? '' : s.gpuBytes ? t('memoryBoth', { own: bytes(s.wasmBytes), gpu: bytes(s.gpuBytes) }) : bytes(s.wasmBytes || 0);
 
 // keep shows the memory after something ran.
 function keep(stats) { if (info && stats) { info.stats = stats; showInfo(); } }
 
-async function boot() {
-	showModel('starting');
-	info = null;
-	progress(true);
-	startWorker();
-	try {
-		const r = await call('boot', {}, ({ have, size }) => progress(true, have, size));
-		adapters = r.adapters;
-		version = r.version;
-	} catch (e) {
-		progress(false);
-		showModel('noModel');
-		fail(e);
-		return false;
-	}
-	return true;
+let booting; // the start of this browser's engine, which happens once it is wanted
+
+// boot starts the engine of this browser, and reports whether it did.
+function boot() {
+	return booting ||= (async () => {
+		showModel('starting');
+		progress(true);
+		startWorker();
+		try {
+			const r = await ask('boot', {}, ({ have, size }) => progress(true, have, size));
+			adapters = r.adapters;
+			version = r.version;
+			return true;
+		} catch (e) {
+			progress(false);
+			booting = null;
+			fail(e);
+			return false;
+		}
+	})();
 }
 
 let version = '';
 
 async function restart() {
 	setBusy('');
-	if (await boot()) await reload();
+	booting = null;
+	info = null;
+	await reload();
 }
 
 function select(tab, focus) {
@@ -175,22 +183,53 @@ function light(theme) {
 async function start() {
 	speak(new URLSearchParams(location.search).get('lang') || recall('language') || navigator.language.slice(0, 2));
 	light(recall('theme') || '');
-	$('language').onchange = e => { remember('language', e.target.value); speak(e.target.value); if (info) showInfo(); };
+	$('language').onchange = e => { remember('language', e.target.value); speak(e.target.value); if (info) { showInfo(); recommend(); } listTalks(); };
 	$('theme').onchange = e => { remember('theme', e.target.value); light(e.target.value); };
 	$('cancel').onclick = stop;
+	$('list-talks').onclick = () => document.body.classList.toggle('listing');
 	for (const make of [makeModels, makeChat, makeProof, makeBench, makeProbe]) make();
 	$('backend').value = recall('backend') || '';
 	setTabs();
 	setBusy('');
 	if (!globalThis.isSecureContext || !globalThis.Worker || !globalThis.WebAssembly) return note('error', 'error_old');
-	if (await boot()) await loadLast();
+	await recallChat();
+	if (!SITE.server || !await loadServed()) await loadLast();
 }
 
-// loadLast loads the model that the page had when it was left, or the demo.
+// loadServed loads one of the server's models, unless the reader has chosen this browser's engine.
+async function loadServed() {
+	const last = recallJSON('model');
+	if (last && last.kind !== 'served') return false;
+	let list;
+	try {
+		list = await served();
+	} catch (e) {
+		showModel('noModel');
+		e.kind === 'key' ? askKey() : fail(e);
+		return true;
+	}
+	if (!list.length) return false;
+	await loadModel({ kind: 'served', name: (list.find(m => m.id === last?.name) || list[0]).id });
+	return true;
+}
+
+// askKey asks for the key of the server, and begins again with it.
+function askKey() {
+	const input = h('input', { id: 'key', type: 'password', autocomplete: 'off', dir: 'ltr' });
+	$('notes').replaceChildren(h('form', { class: 'note', 'data-kind': 'key', onsubmit: e => {
+		e.preventDefault();
+		remember('key', input.value.trim(), tabStore);
+		clearNote('key');
+		loadServed();
+	} }, field('wantsKey', input, { class: 'field grow' }), h('button', { class: 'main', t: 'useKey' }), h('button', { type: 'button', t: 'useBrowser', onclick: () => { clearNote('key'); loadLast(); } })));
+	input.focus();
+}
+
+// loadLast loads the model of this browser that the page had when it was left, or the demo.
 async function loadLast() {
 	const last = recallJSON('model'), demo = { kind: 'demo', name: 'demo.gguf' };
 	if (last?.kind === 'kept') {
-		const { models } = await call('kept').catch(() => ({ models: [] }));
+		const { models } = await ask('kept').catch(() => ({ models: [] }));
 		if (models.some(m => m.key === last.key && m.done)) await loadModel(last);
 	}
 	if (!info) await loadModel(demo);

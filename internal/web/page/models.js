@@ -5,26 +5,37 @@ function openModels() {
 		$('models').showModal();
 		$('models').querySelector('.head').after($('notes'), $('live')); // nothing is seen or heard of what lies behind
 	}
+	showServed();
 	showKept();
+}
+
+// showServed lists the server's models, where there is a server.
+async function showServed() {
+	if (!SITE.server) return;
+	const list = await served().catch(() => []);
+	$('served').replaceChildren(...list.map(m => h('li', null, h('span', { class: 'name', dir: 'auto' }, m.id),
+		h('span', { class: 'muted', t: ['servedFacts', { context: m.max_model_len ?? '?' }] }), m.modalities?.vision ? h('span', { class: 'muted', t: 'sees' }) : null,
+		h('button', { class: 'small', t: 'use', tLabel: ['useName', { name: m.id }], onclick: () => take({ kind: 'served', name: m.id }) }))));
 }
 
 function makeModels() {
 	$('open-models').onclick = openModels;
-	$('models').onclose = () => $('bar').after($('notes'), $('live'));
+	$('models').onclose = () => document.querySelector('header').after($('notes'), $('live'));
 	const file = h('input', { id: 'file', type: 'file', accept: '.gguf', multiple: true, hidden: true, onchange: () => {
 		const files = [...file.files];
 		file.value = '';
 		if (files.length) take({ kind: 'file', files, name: files[0].name });
 	} });
-	const url = h('input', { id: 'url', type: 'url', dir: 'ltr', placeholder: 'https://…/model.gguf', autocomplete: 'off' });
+	const url = h('input', { id: 'url', type: 'text', inputmode: 'url', dir: 'ltr', placeholder: 'ORG/REPO, https://…/model.gguf', autocomplete: 'off' });
 	const sum = h('input', { id: 'sum', dir: 'ltr', placeholder: '64 × 0–9 a–f', autocomplete: 'off', spellcheck: 'false' });
 	$('models').append(h('div', null,
 		h('div', { class: 'head' }, h('h2', { id: 'models-title', t: 'models' }), h('button', { t: 'close', onclick: () => $('models').close() })),
-		field('backend', h('select', { id: 'backend', onchange: e => remember('backend', e.target.value) }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
+		SITE.server ? h('div', { class: 'part' }, h('h3', { t: 'onThisServer' }), h('ul', { id: 'served', class: 'kept' }), h('h3', { t: 'inThisBrowser' })) : null,
+		field('backend', h('select', { id: 'backend', onchange: e => { remember('backend', e.target.value); if (info && info.driver !== 'server') reload(); } }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
 		h('div', { class: 'part' }, h('div', { class: 'row' }, h('button', { class: 'main', id: 'demo', t: 'demo', onclick: () => take({ kind: 'demo', name: 'demo.gguf' }) }),
 			h('button', { t: 'localFile', 'aria-describedby': 'local-help', onclick: () => file.click() }), file), h('p', { class: 'muted', id: 'local-help', t: 'localHelp' })),
 		h('form', { novalidate: true, onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),
-			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'download' }))),
+			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'download' })), h('div', { id: 'files' })),
 		h('div', { class: 'part' }, h('h3', { t: 'kept' }), h('p', { id: 'room', class: 'muted' }), h('meter', { id: 'quota', tLabel: 'room' }), h('ul', { id: 'kept', class: 'kept' }))));
 }
 
@@ -34,10 +45,32 @@ function take(source) {
 	loadModel(source);
 }
 
+// addressOf makes a file's address of what people paste: the address of a file or of its page at Hugging Face.
+function addressOf(text) {
+	const u = new URL(text);
+	if (u.hostname === 'huggingface.co') u.pathname = u.pathname.replace(/^(\/[^/]+\/[^/]+)\/blob\//, '$1/resolve/');
+	return u.href;
+}
+
+// listFiles lists the GGUF files of ORG/REPO at Hugging Face, one to be chosen.
+async function listFiles(repo, url) {
+	try {
+		const r = await fetch(`https://huggingface.co/api/models/${repo}/tree/main?recursive=true`);
+		if (!r.ok) throw trouble('network', `${repo}: ${r.status}`);
+		const files = (await r.json()).filter(f => /\.gguf$/i.test(f.path));
+		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.path), h('span', { class: 'muted' }, bytes(f.size)),
+			h('button', { type: 'button', class: 'small', t: 'download', onclick: () => { url.value = `https://huggingface.co/${repo}/resolve/main/${f.path}`; $('sum').value = f.lfs?.oid || ''; $('files').replaceChildren(); $('fetch').click(); } })))));
+	} catch (e) {
+		fail(e.kind ? e : trouble('network', e.message));
+	}
+}
+
 function fetchModel(url, sum) {
+	const repo = /^(?:hf:|https:\/\/huggingface\.co\/)?([\w.-]+\/[\w.-]+)\/?$/.exec(url.value.trim())?.[1];
+	if (repo) return void listFiles(repo, url);
 	let address;
 	try {
-		address = new URL(url.value.trim()).href;
+		address = addressOf(url.value.trim());
 	} catch {
 		url.setCustomValidity(t('badAddress'));
 		url.reportValidity();
@@ -80,15 +113,27 @@ async function fetchKept(what) {
 			key ||= e.key;
 			Object.assign(active.get(what.url), e);
 			showProgress(key, active.get(what.url));
+			tellDownload(what, active.get(what.url));
 		});
+		clearNote('download');
 		announce(t('downloaded', { name: about.name }));
 		done = true;
+		if (!$('models').open && !busy && !partOf(about.name)) loadModel({ kind: 'kept', key: about.key, name: about.name });
 	} catch (e) {
+		clearNote('download');
 		fail(e);
 	}
 	active.delete(what.url);
 	showKept();
 	return done;
+}
+
+// tellDownload tells on the page itself how far a download is.
+function tellDownload(what, { have, size }) {
+	if (!size || $('models').open) return;
+	const words = ['downloading', { name: what.name || nameOf(what.url), have: () => bytes(have ?? 0), size: () => bytes(size) }], shown = $('notes').querySelector('[data-kind=download] span');
+	if (shown) say(shown, ...words);
+	else note('download', ...words, '', ['pause', () => call('pause', { url: what.url })]);
 }
 
 function showProgress(key, { have, checked, size }) {
@@ -123,12 +168,13 @@ function keptRow(m) {
 	const buttons = going ? [act('pause', () => call('pause', { url: m.url }))]
 		: m.done ? [act('use', () => take({ kind: 'kept', key: m.key, name: m.name })), act('check', e => checkModel(m, e.target))]
 			: [act('resume', () => fetchKept({ url: m.url, name: m.name, sha256: m.want }))];
-	if (!going) buttons.push(act('remove', async () => {
+	const remove = act('remove', () => remove.replaceWith(act('reallyRemove', async () => {
 		const done = await call('remove', { key: m.key }).catch(fail);
 		if (done?.closed) noModel();
 		$('open-models').focus();
 		showKept();
-	}));
+	})));
+	if (!going) buttons.push(remove);
 	row.append(h('span', { class: 'name', dir: 'auto' }, m.name),
 		m.done ? h('span', { class: 'state muted', t: [verified.has(m.key) ? 'checked' : 'size', { size: () => bytes(m.size) }] }) : h('span', { class: 'state muted', t: ['loaded', { have: () => bytes(m.have), size: () => bytes(m.size) }] }),
 		m.done ? '' : h('progress', { max: m.size, value: m.have, tLabel: ['downloadOf', { name: m.name }] }),

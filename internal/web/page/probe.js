@@ -105,7 +105,7 @@ function histogram({ from, to, counts }) {
 	};
 	const width = Math.min(640, $('probe').clientWidth - 40), height = 200, foot = 22, most = Math.max(...counts, 1), tall = n => n ? Math.max(2, (height - foot - 14) * Math.log1p(n) / Math.log1p(most)) : 0;
 	const root = svg('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img' }), w = width / counts.length;
-	say(root, 'histogramLabel', { from: exponent(from), to: exponent(to), most }, true);
+	say(root, 'histogramLabel', { from: exponent(from), to: exponent(to), most }, 'label');
 	counts.forEach((n, i) => {
 		const bar = svg('rect', { x: (i * w + 0.5).toFixed(2), y: (height - foot - tall(n)).toFixed(2), width: (w - 1).toFixed(2), height: tall(n).toFixed(2) });
 		bar.append(svg('title', {}, `${exponent(from + (to - from) * i / counts.length)} … ${exponent(from + (to - from) * (i + 1) / counts.length)}: ${n}`));

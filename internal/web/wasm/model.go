@@ -251,10 +251,12 @@ type generateOptions struct {
 	Stop      []string       `json:"stop"`
 	Top       int            `json:"top"`
 	Args      map[string]any `json:"args"`
+	Continue  bool           `json:"continue"`
 }
 
 func (o *generateOptions) options() karat.GenerateOptions {
-	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, TopLogprobs: o.Top, TemplateArgs: o.Args}
+	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, TopLogprobs: o.Top, TemplateArgs: o.Args,
+		Continue: o.Continue}
 	if o.Sampling != nil {
 		g.Sampling = new(karat.Sampling(*o.Sampling))
 	}

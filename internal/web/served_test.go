@@ -1,0 +1,185 @@
+//go:build !js
+
+package web
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/server"
+)
+
+// servedPage starts a server of the demo with the page, and returns its address and the paths asked for so far.
+func servedPage(t *testing.T, keys ...server.Key) (url string, asked func() []string) {
+	t.Helper()
+	m, err := karat.Load(t.Context(), filepath.Join(golden.Root(t), "cmd/karat/demo.gguf"), karat.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	site := standIn(t)
+	served, err := New("v0.0.0-test", true, Program{Wasm: site.files[2].Data, Exec: standInProgram(t)}, site.files[3:6]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(t.Context(), server.Options{Models: []server.Model{{Name: "demo", Model: m}}, Keys: keys, Pages: served.Pages()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	var mu sync.Mutex
+	var paths []string
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		paths = append(paths, r.URL.Path)
+		mu.Unlock()
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	return web.URL, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(paths)
+	}
+}
+
+// does presses what can be done with the last turn of a role.
+const does = `const does = (role, word) => [...[...document.querySelectorAll('.turn.' + role)].at(-1).querySelectorAll('.does button')].find(b => b.textContent === word).click();
+	const exact = () => { $('#preset').value = 'exact'; $('#preset').dispatchEvent(new Event('change', {bubbles: true})) }; `
+
+// TestServed: a page of a server chats with the server's model, and brings no engine until the reader wants the
+// browser's. An answer is asked for again, edited, cut and continued, and branched at a token.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	url, asked := servedPage(t)
+	p := open(t)
+	p.size("light", 1200)
+	p.visit(url)
+	if got := do[string](p, does+`await ready(); exact(); ask('What is the color of the sky?'); return text('#model') + '|' + await answered(1)`); !strings.HasPrefix(got, "demo\nserver\ngemma3 · Q4_K") || !strings.HasSuffix(got, "|The color of the sky is blue.") {
+		t.Errorf("a served page says %q", got)
+	}
+	if got := do[string](p, does+`does('assistant', 'Again'); await until('two', () => text('.turn.assistant .branches') === '‹2/2›'); await answered(1);
+		$('.turn.assistant .branches button').click(); return text('.turn.assistant .branches') + ' ' + answers()`); !strings.HasPrefix(strings.ReplaceAll(got, "\n", " "), "‹1/2› The color") {
+		t.Errorf("two answers: %q", got)
+	}
+	got := do[string](p, does+`does('assistant', 'Tokens'); const tokens = [...document.querySelectorAll('.token')].map(e => e.textContent).join('|');
+		document.querySelectorAll('.token')[1].click(); const other = $('.likely button'), word = other.textContent.split(' ')[0]; other.click();
+		await until('three', () => text('.turn.assistant .branches').includes('3/3')); return tokens + ';' + word + ';' + await answered(1)`)
+	if parts := strings.Split(got, ";"); len(parts) != 3 || parts[0] != "The|␣color|␣of|␣the|␣sky|␣is|␣blue." || !strings.HasPrefix(parts[2], "The"+strings.ReplaceAll(parts[1], "␣", " ")) {
+		t.Errorf("a branch at a token: %q", got)
+	}
+	if got := do[string](p, does+`does('user', 'Edit'); $('#say').value = 'What is the opposite of wet?'; $('#send').click(); await until('another', () => answers()[0]?.includes('dry')); return text('.turn.user .branches') + ' ' + answers().length`); strings.ReplaceAll(got, "\n", " ") != "‹2/2› 1" {
+		t.Errorf("an edited question: %q", got)
+	}
+	if got := do[string](p, does+`$('#max-tokens').value = 2; ask('What is the color of the sky?'); const cut = await answered(2); $('#max-tokens').value = ''; does('assistant', 'Continue');
+		await until('the rest', () => answers()[1].endsWith('blue.')); return cut + '|' + answers()[1]`); got != "The color|The color of the sky is blue." {
+		t.Errorf("a cut answer and its rest: %q", got)
+	}
+	if got := do[string](p, does+`$('#schema').value = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}'; ask('Give me a number'); await answered(3); $('#schema').value = '{'; return answers()[2]`); !strings.HasPrefix(got, `{"a":`) && !strings.HasPrefix(got, `{ "a"`) {
+		t.Errorf("by a schema: %q", got)
+	}
+	if got := do[string](p, `ask('What?'); return (await failed('schema')) + $('#say').value`); !strings.Contains(got, "schema cannot be read") || !strings.HasSuffix(got, "What?") {
+		t.Errorf("by no schema: %q", got)
+	}
+	if got := do[string](p, `$('#schema').value = ''; $('#say').value = 'What is it?'; $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden); return $('#prompt pre').textContent.slice(-60)`); !strings.HasSuffix(got, "What is it?<end_of_turn>\n<start_of_turn>model\n") {
+		t.Errorf("the prompt is %q", got)
+	}
+	for _, path := range asked() {
+		if path == "/karat.wasm" || path == "/demo.gguf" {
+			t.Errorf("the page asked for %s, though the server computes", path)
+		}
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+	if got := do[string](p, `$('#open-models').click(); $('#demo').click(); await until('the demo', () => text('#model').startsWith('demo.gguf')); await ready(); return text('#model')`); !strings.Contains(got, "CPU") || !slices.Contains(asked(), "/karat.wasm") {
+		t.Errorf("with the browser's engine the page says %q", got)
+	}
+}
+
+// TestServedKey: the page of a server with keys asks for one, and keeps it for its tab.
+func TestServedKey(t *testing.T) {
+	t.Parallel()
+	url, _ := servedPage(t, server.Key{Name: "reader", Secret: "a-long-secret-of-a-reader"})
+	p := open(t)
+	p.visit(url)
+	got := do[string](p, `const key = k => { $('#key').value = k; $('#key').form.requestSubmit() }; await until('the question', () => $('#key')); key('wrong'); await until('the question again', () => $('#key')?.value === '');
+		key('a-long-secret-of-a-reader'); await ready(); ask('What is the color of the sky?'); return await answered(1) + '|' + Object.values(localStorage).join()`)
+	if !strings.HasPrefix(got, "The color of the sky is blue.|") || strings.Contains(got, "secret") {
+		t.Errorf("with a key: %q", got)
+	}
+	p.visit(url + "?again")
+	if got := do[string](p, `await ready(); return text('#model')`); !strings.HasPrefix(got, "demo") {
+		t.Errorf("after a reload: %q", got)
+	}
+}
+
+// TestTalks: conversations stay in the browser over tabs. They are found, renamed, deleted and brought back, saved and
+// opened again.
+func TestTalks(t *testing.T) {
+	t.Parallel()
+	p, url := visited(t)
+	const list = `const list = () => [...document.querySelectorAll('#talk-list .talk')].map(e => e.textContent).join('|');
+		const act = (i, word) => [...document.querySelectorAll('#talk-list li')[i].querySelectorAll('.pop button')].find(b => b.textContent === word).click(); `
+	got := do[string](p, list+keeping+`for (const x of ['first of all', 'second']) { $('#forget').click(); ask(x); await answered(1); await until('the list', () => list().startsWith(x)) }
+		$('#find').value = 'FIRST'; $('#find').dispatchEvent(new Event('input')); const found = list(); $('#find').value = ''; $('#find').dispatchEvent(new Event('input'));
+		act(1, 'Rename'); const input = $('#talk-list input'); input.value = 'My talk'; input.blur(); await until('the name', () => list().includes('My talk'));
+		return found + ';' + list()`)
+	if got != "first of all;My talk|second" {
+		t.Errorf("the list: %q", got)
+	}
+	got = do[string](p, list+keeping+`act(0, 'Delete'); await until('its end', () => list() === 'second'); press('Undo'); await until('it again', () => list().includes('My talk')); return list()`)
+	if got != "My talk|second" {
+		t.Errorf("after undo: %q", got)
+	}
+	p.visit(url + "?again")
+	got = do[string](p, list+`await ready(); const before = list(); [...document.querySelectorAll('#talk-list .talk')].find(e => e.textContent === 'My talk').click();
+		return before + ';' + document.querySelector('.turn.user .text').textContent + ';' + answers().length`)
+	if got != "My talk|second;first of all;1" {
+		t.Errorf("after a reload: %q", got)
+	}
+	p.upload("#import", written(t, "talks.json", `{"karat": "talks", "talks": [{"id": "x", "title": "Opened", "changed": 1, "mode": "chat", "system": "", "at": "2", "turns": [{"id": "1", "parent": "", "role": "user", "text": "a"}, {"id": "2", "parent": "1", "role": "assistant", "text": "b", "stop": "end"}]}]}`))
+	if got := do[string](p, list+`await until('it', () => list().includes('Opened')); return text('#notes')`); !strings.HasPrefix(got, "1 conversation added") {
+		t.Errorf("opened talks: %q", got)
+	}
+	p.upload("#import", written(t, "bad.json", `{"talks": [{"id": "y", "mode": "chat", "at": "1", "turns": [{"id": "1", "parent": "1", "role": "user", "text": "loop"}]}]}`))
+	if got := do[string](p, `return failed('talks')`); !strings.Contains(got, "no file of saved conversations") {
+		t.Errorf("of a turn that is its own parent the page says %q", got)
+	}
+}
+
+// TestMarkdown: an answer's Markdown becomes elements, and nothing of it becomes a script, a picture or an address that
+// is not of the web.
+func TestMarkdown(t *testing.T) {
+	t.Parallel()
+	p, _ := visited(t)
+	for _, c := range []struct{ text, want string }{
+		{"# A\n\n**b** *c* `d`", "h3 strong em code"},
+		{"```go\nfunc main() {}\n```", "figure figcaption span button pre code span.hl-keyword"},
+		{"| a |\n|--:|\n| 1 |", "table th.n td.n"},
+		{"1. a\n2. b\n   - [x] c", "ol li ul li input"},
+		{"[a](https://example.com) [b](javascript:alert(1)) <https://x.y>", "a[href=\"https://example.com\"] a[href=\"https://x.y\"]"},
+		{"$x^2$ and \\(y\\) for $5 and $6", "math msup math"},
+		{"<script>alert(1)</script><img src=x onerror=alert(1)>", ""},
+		{"![a](https://example.com/a.png)", ""},
+	} {
+		got := do[string](p, `const n = answers().length; ask('echo '+`+strconv.Quote(c.text)+`); await answered(n + 1); const e = [...document.querySelectorAll('.turn.assistant .text')].at(-1);
+			const want = `+strconv.Quote(c.want)+`; let i = 0;
+			for (const w of want ? want.split(' ') : []) { await until(w, () => { const list = [...e.querySelectorAll('*')], j = list.findIndex((x, k) => k >= i && x.matches(w)); if (j < 0) return false; i = j + 1; return true }, 10) }
+			return e.querySelectorAll('script, img, a[href^="javascript"]').length + ' ' + document.querySelectorAll('[onerror]').length`)
+		if got != "0 0" {
+			t.Errorf("%q: %s", c.text, got)
+		}
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
