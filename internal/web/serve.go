@@ -19,6 +19,7 @@ var types = map[string]string{
 	".js":   "text/javascript; charset=utf-8",
 	".wasm": "application/wasm", // browsers compile the module during its arrival only under this type
 	".json": "application/json",
+	".svg":  "image/svg+xml",
 }
 
 // Pages returns the handlers of the site's paths, including /, for a server with its own check of hosts.

@@ -183,3 +183,21 @@ func TestMarkdown(t *testing.T) {
 		t.Error("console:", e)
 	}
 }
+
+// TestOffline: a page that was open once works without its server: the program, the model and the conversations are
+// there.
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	p.visit(s.URL)
+	do[any](p, `await ready(); await navigator.serviceWorker.ready; await until('its control', () => navigator.serviceWorker.controller)`)
+	p.visit(s.URL + "?again") // whose files the service worker sees
+	do[any](p, `await ready(); ask('What is it?'); await answered(1)`)
+	s.CloseClientConnections()
+	s.Close()
+	p.visit(s.URL + "?offline")
+	if got := do[string](p, `await ready(); ask('one'); return text('#model b') + ' ' + await answered(2)`); got != "demo.gguf One" {
+		t.Errorf("without the server the page says %q", got)
+	}
+}

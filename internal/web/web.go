@@ -90,8 +90,18 @@ func New(version string, served bool, p Program, beside ...File) (*Site, error) 
 	}
 	own := []File{{"index.html", html, nil}, {"karat.js", script, nil}, {"karat.wasm", p.Wasm, p.Brotli}}
 	libs, err := libraries()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"icon.svg", "manifest.json", "sw.js"} { // which make the page an installed program
+		data, err := page.ReadFile("page/" + name)
+		if err != nil {
+			return nil, err
+		}
+		libs = append(libs, File{Name: name, Data: data})
+	}
 	s.files = slices.Concat(own, beside, libs)
-	return s, err
+	return s, nil
 }
 
 // script returns karat.js, for the page and its worker.
@@ -142,7 +152,8 @@ func (s *Site) page() ([]byte, error) {
 		"style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'",
 		"worker-src 'self'",
 		"connect-src 'self' https: http://127.0.0.1:* http://localhost:*",
-		"img-src data:",
+		"img-src 'self' data:",
+		"manifest-src 'self'",
 		"base-uri 'none'",
 		"form-action 'none'",
 		"require-trusted-types-for 'script'",

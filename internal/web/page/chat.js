@@ -124,7 +124,8 @@ function drawTurn(talk, turn) {
 			mine ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => edit(turn) }) : [
 				h('button', { type: 'button', class: 'small', t: 'regenerate', 'data-needs': '', onclick: () => again(turn) }),
 				turn.stop === 'length' || turn.stop === 'aborted' ? h('button', { type: 'button', class: 'small', t: 'goOn', 'data-needs': '', onclick: () => goOn(turn) }) : null,
-				turn.tokens?.length ? h('button', { type: 'button', class: 'small', t: 'tokensOf', 'aria-expanded': 'false', onclick: e => toggleTokens(turn, e.target) }) : null]));
+				turn.tokens?.length ? h('button', { type: 'button', class: 'small', t: 'tokensOf', 'aria-expanded': 'false', onclick: e => toggleTokens(turn, e.target) }) : null,
+				turn.receipt ? h('button', { type: 'button', class: 'small', t: 'receipt', onclick: () => saveReceipt(turn) }) : null]));
 	write(body, turn, mine || talk.mode === 'text');
 	if (turn.said) say(e.querySelector('.stats'), ...statsOf(turn.said));
 	for (const b of e.querySelectorAll('[data-needs]')) b.disabled = !!busy || !info;
@@ -255,6 +256,7 @@ async function stream(talk, said, begun) {
 	}
 	if (!plain && r.text && !begun) said.text = r.text; // as the model said it, for the next prompt
 	said.stop = r.stop;
+	said.receipt = r.receipt;
 	said.said = { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: r.promptSeconds, first: ((first || performance.now()) - began) / 1000, stop: r.stop, seed: sampling.temperature !== 0 ? sampling.seed : undefined };
 	if (follow()) log.scrollTop = log.scrollHeight;
 	keep(r.stats);
@@ -266,6 +268,15 @@ const statsOf = x => [x.seed === undefined ? 'speed' : 'speedSeed', { tokens: co
 
 // rate is tokens a second behind the first, which the prompt's step gives.
 const rate = r => r.tokens > 1 && r.seconds > 0 ? (r.tokens - 1) / r.seconds : 0;
+
+// saveReceipt offers the receipt of an answer, which karat verify checks.
+async function saveReceipt(turn) {
+	try {
+		save(turn.receipt + '.json', 'application/json', await (await reach('v1/receipts/' + encodeURIComponent(turn.receipt))).text());
+	} catch (e) {
+		fail(e.kind === 'other' ? trouble('receipt', e.message) : e);
+	}
+}
 
 // edit puts a question back into the box; what is sent then is another branch.
 function edit(turn) {

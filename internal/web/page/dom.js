@@ -69,14 +69,14 @@ function speak(lang) {
 
 // counted is a word for so many of something: the forms in WORDS, between bars, are those
 // of FORMS, in that order.
-const FORMS = { en: ['one', 'other'], ar: ['one', 'two', 'few', 'many', 'other'] };
+const FORMS = { en: ['one', 'other'], ar: ['one', 'two', 'few', 'many', 'other'], zh: ['other'] };
 const counted = (key, n) => () => {
 	const forms = WORDS[language][key].split('|'), i = FORMS[language].indexOf(new Intl.PluralRules(language).select(n));
 	return (forms[i] ?? forms.at(-1)).replace('{n}', number(n));
 };
 
 // locale has European digits in Arabic, too: figures here are compared with others'.
-const locale = () => language === 'ar' ? 'ar-u-nu-latn' : 'en';
+const locale = () => language === 'ar' ? 'ar-u-nu-latn' : language;
 
 const number = (v, digits = 3) => typeof v !== 'number' ? String(v) : new Intl.NumberFormat(locale(), { maximumSignificantDigits: Number.isInteger(v) ? 21 : digits }).format(v);
 

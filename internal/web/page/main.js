@@ -93,7 +93,8 @@ function showModel(key, values) { $('model').replaceChildren(h('span', { t: [key
 
 function showInfo() {
 	const served = info.driver === 'server', facts = [info.architecture, info.quantization, info.parameters || (info.bytes && bytes(info.bytes)), memory(info.stats)].filter(Boolean).join(' · ');
-	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), badge(served), h('span', { class: 'muted facts', dir: 'auto' }, facts));
+	const proved = served ? null : recallJSON('proved ' + provedName());
+	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), badge(served), proved ? h('span', { class: proved.ok === proved.n ? 'good' : 'badly', role: 'img', tLabel: ['provedHere', proved], title: t('provedHere', proved) }, `${proved.ok === proved.n ? '✓' : '✗'} ${proved.ok}/${proved.n}`) : '', h('span', { class: 'muted facts', dir: 'auto' }, facts));
 }
 
 // badge says in a word what computes; opened, it says why.
@@ -192,6 +193,7 @@ async function start() {
 	setTabs();
 	setBusy('');
 	if (!globalThis.isSecureContext || !globalThis.Worker || !globalThis.WebAssembly) return note('error', 'error_old');
+	if (!SITE.server) navigator.serviceWorker?.register(scripts.createScriptURL('sw.js')).catch(() => {}); // without one the page works online
 	await recallChat();
 	if (!SITE.server || !await loadServed()) await loadLast();
 }

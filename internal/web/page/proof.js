@@ -54,9 +54,14 @@ function showProof(r) {
 	if (taps.length) parts.push(h('div', { class: 'card' }, h('p', { class: 'muted', t: 'tapsHelp' }), table('tapsTable', [{ t: 'tap' }, { t: 'rowsColumn', n: true }, { t: 'whole', n: true }, { t: 'worst', n: true }],
 		taps.slice(0, 12).map(x => [{ text: x.name + (x.problem ? ': ' + x.problem : ''), class: 'mono' + (x.problem ? ' badly' : ''), dir: 'ltr' }, number_(number(x.rows)), number_(exponent(x.whole)), number_(exponent(x.worst))]))));
 	$('proof-result').replaceChildren(...parts);
+	remember('proved ' + provedName(), JSON.stringify({ n: r.prompts.length, ok: r.prompts.filter(p => p.inside).length }));
+	showInfo();
 	verdict.focus();
 	announce(t(ok ? 'proofGood' : 'proofBad'));
 }
+
+// provedName is what a proof is of: a model on a device.
+const provedName = () => `${info.sha256 || info.name + ' ' + info.size} ${deviceName()}`;
 
 const number_ = text => ({ text, n: true });
 
