@@ -1,7 +1,13 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/karat-run/karat"
 )
@@ -142,4 +148,279 @@ func streamMessages(x *exchange, r *request, l *blocks) any {
 	send("message_delta", last)
 	send("message_stop", map[string]any{})
 	return nil
+}
+
+// readMessages reads a request. max_tokens is required only for an answer.
+func readMessages(x *exchange, answer bool) *request {
+	f, m := x.readRequest(x.readModel)
+	r := x.newRequest(m)
+	if answer && !f.has("max_tokens") {
+		throw(bad("max_tokens", "max_tokens: Field required"))
+	}
+	readLimit(f, r, "max_tokens", 1)
+	readTemperature(f, r, 1)
+	integer(f, &r.sampling.TopK, "top_k", 0, 1<<20)
+	r.stop = f.texts("stop_sequences", maxStops)
+	r.reply.stream = f.boolean("stream", false)
+	// clients send the whole conversation then
+	if kind, _ := decodeAs[map[string]any](f.values["thread"]); kind["type"] == "continue" {
+		throw(refuse(http.StatusNotFound, "thread_not_found", "thread", "This server keeps no threads: send the whole "+
+			"conversation again"))
+	}
+	r.reply.edits = f.has("context_management") // none is applied, as the answer reports
+	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed",
+		"context_management")
+	c := conversation{args: map[string]any{}}
+	if parts := anthropicText(f, "system"); len(parts) > 0 {
+		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
+		c.setPlaces("system")
+	}
+	anthropicMessages(f, &c)
+	anthropicTools(f, &c)
+	anthropicOutput(f, r, &c)
+	thinks := anthropicThinking(f, r, &c)
+	c.prefill(thinks)
+	f.done()
+	r.converseAnywhere(x.ctx, &c)
+	return r
+}
+
+// prefill finds the beginning of an answer: a last message of the assistant, continued by the answer. An empty message
+// begins nothing.
+func (c *conversation) prefill(thinks bool) {
+	last := len(c.messages) - 1
+	if c.messages[last].Role != karat.RoleAssistant {
+		return
+	}
+	parts := c.messages[last].Parts
+	if len(parts) == 1 && parts[0] == karat.Text("") {
+		c.messages, c.places = c.messages[:last], c.places[:last]
+		return
+	}
+	if c.goesOn = goesOn(c.messages); !c.goesOn {
+		return
+	}
+	text := join(slices.DeleteFunc(slices.Clone(parts), notText))
+	if end, _ := utf8.DecodeLastRuneInString(text); unicode.IsSpace(end) {
+		fail(c.places[last], "final assistant content cannot end with trailing whitespace")
+	}
+	if _, reasoned := parts[0].(karat.Reasoning); thinks && !reasoned {
+		fail(c.places[last], "where thinking is enabled, a final message of the assistant must begin with a thinking "+
+			"block: its words are no beginning of an answer that thinks first")
+	}
+}
+
+// converseAnywhere converses with messages of the system at any place. If the chat template has no place for a later
+// message of the system, the message becomes a part of the user's before.
+func (r *request) converseAnywhere(ctx context.Context, c *conversation) {
+	p := catch(func() { r.converse(ctx, c, "messages") })
+	if p == nil || p.status != http.StatusBadRequest || p.code != "" || ctx.Err() != nil {
+		throw(p)
+		return
+	}
+	within := *c
+	within.messages, within.places = nil, nil
+	var moved []string
+	for i, m := range c.messages {
+		if m.Role == karat.RoleSystem && i > 0 {
+			moved = append(moved, c.places[i]+".role")
+			m.Role = karat.RoleUser
+			if before := within.messages[len(within.messages)-1:]; before[0].Role == karat.RoleUser {
+				before[0].Parts = append(append(slices.Clip(before[0].Parts), karat.Text("\n\n")), m.Parts...)
+				continue
+			}
+		}
+		within.messages, within.places = append(within.messages, m), append(within.places, c.places[i])
+	}
+	if moved == nil || catch(func() { r.converse(ctx, &within, "messages") }) != nil {
+		throw(p) // with the request's place
+	}
+	for _, place := range moved {
+		r.asked.hints.add(place)
+	}
+}
+
+// anthropicOutput reads how much an answer takes pains, and its form.
+func anthropicOutput(f *fields, r *request, c *conversation) {
+	form := func(o *fields, name string) {
+		if s := o.object(name); s != nil {
+			s.needOneOf("type", "json_schema")
+			r.form.param, r.form.schema = s.path+"schema", s.take("schema")
+			if r.form.schema == nil || r.form.schema[0] != '{' {
+				fail(s.path+"schema", "%s, want a JSON schema, an object", kindOf(r.form.schema))
+			}
+			s.hintRest()
+		}
+	}
+	form(f, "output_format") // as the field was called before
+	o := f.object("output_config")
+	if o == nil {
+		return
+	}
+	form(o, "format")
+	switch level := o.oneOf("effort", "low", "medium", "high", "xhigh", "max"); level {
+	case "":
+	case "xhigh", "max":
+		level = "high" // the maximum known to templates
+		fallthrough
+	default:
+		if !r.model.set(c, effort, level) {
+			o.hints.add(o.path + "effort")
+		}
+	}
+	o.hint("task_budget")
+	o.done()
+}
+
+// anthropicThinking reads whether the answer is to reason, and how much. A model without reasoning answers at once.
+func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
+	t := f.object("thinking")
+	if t == nil {
+		return false
+	}
+	m := r.model
+	r.reply.hides = t.oneOf("display", "summarized", "omitted") == "omitted"
+	switch t.needOneOf("type", "enabled", "adaptive", "disabled") {
+	case "enabled":
+		enabled = true
+		if !t.has("budget_tokens") {
+			throw(bad("thinking.budget_tokens", "thinking.budget_tokens: Field required"))
+		}
+		if m.syntax.Open == "" {
+			t.hint("budget_tokens")
+			t.hints.add("thinking.type")
+			break
+		}
+		m.switchReason(t, "thinking.type", true, c)
+		// where a budget is of a whole turn
+		interleaved := strings.Contains(strings.Join(r.asked.r.Header.Values("Anthropic-Beta"), ","),
+			"interleaved-thinking")
+		if m.budget(t, "budget_tokens", 1, maxTokens, c); !interleaved && c.budget != nil && *c.budget >= r.max &&
+			r.max > 0 {
+			fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
+		}
+	case "adaptive": // as much as the model likes
+		m.set(c, thinking, true)
+		t.hint("budget_tokens")
+	case "disabled":
+		m.switchReason(t, "thinking.type", false, c)
+		t.hint("budget_tokens")
+	}
+	t.done()
+	return enabled && m.syntax.Open != ""
+}
+
+// anthropicText returns a text, or a list of blocks of some types, of text by default.
+func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
+	if of == nil {
+		of = []string{"text"}
+	}
+	if text, ok := decodeAs[string](f.values[name]); ok {
+		f.take(name)
+		return []karat.Part{karat.Text(text)}
+	}
+	for _, b := range f.objects(name, maxParts) {
+		switch b.kind("Content", "", of...) {
+		case "tool_reference": // results of a search for tools, all known to the model
+			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
+		case "image":
+			parts = append(parts, anthropicPicture(b))
+		default:
+			parts = append(parts, karat.Text(b.text("text")))
+		}
+		b.hint("cache_control", "citations")
+		b.done()
+	}
+	return parts
+}
+
+// anthropicMessages reads the messages. A message with results of tools may become two.
+func anthropicMessages(f *fields, c *conversation) {
+	before := len(c.messages)
+	names := map[string]string{} // of tools, by the ids of calls
+	for _, m := range f.objects("messages", maxMessages) {
+		role := m.needOneOf("role", "user", "assistant", "system")
+		if role == "system" {
+			c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: anthropicText(m, "content")})
+		} else if text, ok := decodeAs[string](m.values["content"]); ok {
+			m.take("content")
+			c.messages = append(c.messages, karat.TextMessage(karat.Role(role), text))
+		} else {
+			results, parts := anthropicBlocks(m, role, names)
+			if len(results) > 0 {
+				c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: results})
+			}
+			if len(parts) > 0 {
+				c.messages = append(c.messages, karat.Message{Role: karat.Role(role), Parts: parts})
+			}
+		}
+		c.setPlaces(m.path)
+		m.done()
+	}
+	if len(c.messages) == before {
+		fail("messages", "it is missing or empty, want an array of messages")
+	}
+}
+
+// anthropicBlocks returns the blocks of a message: results of tools apart from the rest.
+func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
+	of := []string{"text", "image", "tool_result"}
+	if role == "assistant" {
+		of = []string{"text", "thinking", "redacted_thinking", "tool_use"}
+	}
+	for _, b := range m.objects("content", maxParts) {
+		b.hint("cache_control", "citations")
+		switch b.kind("In a message of the "+role+", content", "", of...) {
+		case "text":
+			parts = append(parts, karat.Text(b.text("text")))
+		case "image":
+			parts = append(parts, anthropicPicture(b))
+		case "thinking":
+			if text := b.text("thinking"); text != "" { // else the text was omitted
+				parts = append(parts, karat.Reasoning(text))
+			}
+			b.ignore("signature")
+		case "redacted_thinking": // encrypted by another server
+			b.hint("data")
+		case "tool_use":
+			b.ignore("caller")
+			id, name := b.needText("id"), b.needText("name")
+			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
+		case "tool_result":
+			id := calledID(b, "tool_use_id", "no message before has", names)
+			result := toolResult(id, names[id], anthropicText(b, "content", "text", "tool_reference", "image"))
+			if b.boolean("is_error", false) {
+				result.Content = "Error: " + result.Content // templates have no other place for an error
+			}
+			results = append(results, result)
+		}
+		b.done()
+	}
+	return results, parts
+}
+
+func anthropicTools(f *fields, c *conversation) {
+	for _, t := range f.objects("tools", maxTools) {
+		if toolKind(t, "custom", "custom") != "" {
+			c.tools = append(c.tools, tool(t, "input_schema"))
+		}
+	}
+	o := f.object("tool_choice")
+	if o == nil {
+		return
+	}
+	switch o.needOneOf("type", "auto", "any", "tool", "none") {
+	case "none":
+		c.tools, c.mute = nil, true
+	case "any":
+		c.choice.required = true
+	case "tool":
+		c.choice.required = true
+		c.pick(f, "tool_choice.name", o.needText("name"))
+	}
+	c.single = o.boolean("disable_parallel_tool_use", false)
+	if c.choice.required && len(c.tools) == 0 {
+		fail("tool_choice", "it is for requests with tools alone that the model can call")
+	}
+	o.done()
 }

@@ -8,13 +8,11 @@
 // Everything in a request is done, or refused by an error with the field's name. An answer has the same bits alone and
 // beside others, streamed or not. docs/serving.md lists the routes.
 //
-// Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, recent.go (kept
-// responses), anthropic.go, anthropic_request.go, ollama.go, ollama_request.go, ollama_models.go, models.go, tokens.go,
-// embeddings.go, rerank.go, batch_run.go, batches.go, files.go, store.go; health.go; common to the APIs: openai.go,
-// pictures.go, fetch.go, reasoning.go, blocks.go (parts of an answer), turn.go (conversations), tools.go, metrics.go,
-// trace.go, request.go (the request inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go
-// (models); rights and bounds of callers: guard.go, keys.go, rooms.go, body.go; stream.go, fields.go (JSON of
-// requests), json.go, problem.go.
+// Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, anthropic.go,
+// ollama.go, ollama_request.go, models.go, tokens.go, embeddings.go, batches.go, store.go; health.go; common to the
+// APIs: openai.go, pictures.go, fetch.go, turn.go (conversations), tools.go, metrics.go, request.go (the request
+// inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go (models); rights and bounds of
+// callers: guard.go, keys.go, body.go; fields.go (JSON of requests), json.go, problem.go.
 package server
 
 import (

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,7 +18,12 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/model"
+	"github.com/karat-run/karat/internal/tokenizer"
 	"github.com/spf13/cobra"
 )
 
@@ -129,4 +140,157 @@ func (s *size) Set(text string) error {
 		return nil
 	}
 	return errors.New("want a size such as 500M, 4G or 4GiB")
+}
+
+// editFlags are the flags of edit.
+type editFlags struct {
+	set, unset    []string
+	template, out string
+	json          bool
+}
+
+// templateKey is the key of a GGUF file's chat template.
+const templateKey = "tokenizer.chat_template"
+
+func newEditCommand() *cobra.Command {
+	var f editFlags
+	c := define("edit", f.run)
+	c.flags("set", &f.set, "unset", &f.unset, "chat-template", file(&f.template), "output", file(&f.out), "json",
+		&f.json)
+	alias(c.Flags(), "chat-template", "template")
+	c.takesModel()
+	return c.Command
+}
+
+// options returns the changes, with a readable chat template.
+func (f *editFlags) options() (o convert.EditOptions, err error) {
+	o.Unset = f.unset
+	for _, text := range f.set {
+		kv, err := convert.ParseKeyValue(text)
+		if err != nil {
+			return o, usagef("--set %w", err)
+		}
+		o.Set = append(o.Set, kv)
+	}
+	if f.template != "" {
+		text := must((&chatFlags{file: f.template}).read())
+		o.Set = append(o.Set, gguf.KeyValue{Key: templateKey, Value: text})
+	}
+	for _, kv := range o.Set {
+		text, ok := kv.Value.(string)
+		if kv.Key == templateKey && ok {
+			if _, err := chat.Parse(text, chat.Limits{}); err != nil {
+				return o, fmt.Errorf("%s: %w", templateKey, err)
+			}
+		}
+	}
+	if len(o.Set)+len(o.Unset) == 0 {
+		return o, usagef("no change: give --set, --unset or --template")
+	}
+	return o, nil
+}
+
+func (f *editFlags) run(x *call) error {
+	o := must(f.options())
+	throw(refuseOverwrite("-o "+f.out, f.out, f.template))
+	must(x.find())
+	found := must(namedModel(x.model.name))
+	out := f.out
+	switch {
+	case out == "" && found.Name != "":
+		return usagef("%s is in the store of models, whose files are known by their hash: -o FILE writes another file",
+			found.Name)
+	case out == "":
+		out = found.Path
+	}
+	o.Loads = x.checkLoads
+	changes, err := convert.Edit(x.ctx, found.Path, out, o)
+	if err != nil {
+		return x.unwritten(err, out)
+	}
+	if f.json {
+		return x.json(map[string]any{"file": out, "changes": changes})
+	}
+	return writeChanges(x.out, out, changes, "")
+}
+
+// checkLoads returns the error of a model impossible to load.
+func (x *call) checkLoads(m *checkpoint.Checkpoint) error {
+	_, _, err := model.Graph(x.ctx, m, 0)
+	return err
+}
+
+// writeChanges prints the changes to the metadata of a file.
+func writeChanges(w io.Writer, file string, changes []convert.Change, end string) error {
+	for _, c := range changes {
+		was, is := cmp.Or(c.Was, "(none)"), cmp.Or(c.Is, "(none)")
+		if _, err := fmt.Fprintf(w, "%s: %s -> %s\n", oneLine(c.Key), oneLine(was), oneLine(is)); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s: %s\n%s", oneLine(file), count(len(changes), "change"), end)
+	return err
+}
+
+// hashesOf returns the hashes of a model's files and of this program.
+func hashesOf(ctx context.Context, c *checkpoint.Checkpoint, t *tokenizer.Tokenizer) (model.Hashes, error) {
+	x, err := model.HashesOf(ctx, c, t)
+	if err == nil {
+		x.Program = programHash()
+	}
+	return x, err
+}
+
+// programHash returns the SHA-256 of the executable, "" if unreadable.
+func programHash() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// hashesAt returns hashesOf for the model at path. A model without a tokenizer has no hash of a tokenizer.
+func hashesAt(ctx context.Context, path string) (*model.Hashes, error) {
+	c, err := openCheckpoint(path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	t, err := c.Tokenizer()
+	if err != nil && !errors.Is(err, tokenizer.ErrNone) {
+		return nil, err
+	}
+	x, err := hashesOf(ctx, c, t)
+	return &x, err
+}
+
+// conversionHashes identify the source, the result and the program of a conversion. Files of an unknown architecture,
+// only copied, have no hashes.
+type conversionHashes struct {
+	Source *model.Hashes `json:"source_hashes,omitempty"`
+	Output *model.Hashes `json:"hashes,omitempty"`
+}
+
+// compute reads both models.
+func (h *conversionHashes) compute(ctx context.Context, source, output string) (err error) {
+	h.Source, err = hashesAt(ctx, source)
+	if errors.Is(err, checkpoint.ErrUnsupported) {
+		h.Source = nil
+		return nil
+	}
+	if err == nil {
+		h.Source.Program = "" // the program belongs to the result
+		h.Output, err = hashesAt(ctx, output)
+	}
+	return err
 }

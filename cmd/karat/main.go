@@ -2,17 +2,13 @@
 //
 // Files in reading order, commands before the files they use:
 //   - the root: main.go, help.go;
-//   - chats: run.go, converse.go, commands.go, saved.go, prompter.go, chat.go, reasoning.go, answer.go, screen.go,
-//     markdown.go, editor.go;
-//   - servers: serve.go, serve_config.go, serve_models.go, serve_listen.go, web.go;
-//   - the lab: lab.go, mcp.go, record.go, inject.go, expect.go, diagnose.go, import.go, extract.go, experiment.go,
-//     intervene.go;
-//   - one text: logits.go, stats.go, kv.go, tokenize.go, embed.go, rerank.go, score.go, grammar.go;
-//   - files of models: check.go, edit.go, inspect.go, inspect_text.go, inspect_facts.go, inspect_encoder.go,
-//     quantize.go, target.go, imatrix.go, eval.go, bench.go, convert.go, hashes.go;
-//   - the store: models.go, pull.go;
-//   - helpers: version.go, devices.go, flags.go, model.go, demo.go, progress.go, overwrite.go, command.go, input.go,
-//     suggest.go, history.go, status.go, os_unix.go, os_windows.go, os_js.go.
+//   - chats: run.go, converse.go, commands.go, prompter.go, chat.go, answer.go, screen.go;
+//   - servers: serve.go, serve_models.go, web.go;
+//   - the lab: lab.go, mcp.go, record.go, expect.go, diagnose.go, import.go, experiment.go, intervene.go;
+//   - one text: logits.go, stats.go, kv.go, tokenize.go, embed.go, score.go;
+//   - files of models: check.go, inspect.go, quantize.go, eval.go, bench.go, convert.go;
+//   - the store: models.go;
+//   - helpers: devices.go, flags.go, model.go, progress.go, command.go, input.go, os_unix.go, os_windows.go, os_js.go.
 package main
 
 import (
@@ -20,6 +16,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -108,4 +106,29 @@ func explainTogether(err error) error {
 		return err
 	}
 	return usagef("--%s: give one of them", strings.Join(strings.Fields(set), ", --"))
+}
+
+func newVersionCommand() *cobra.Command {
+	return define("version", func(x *call) error {
+		return x.printf("karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS,
+			runtime.GOARCH)
+	}).Command
+}
+
+// revision returns the commit as text to append, "" if unknown.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	text := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			text = " " + s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			text += " (modified)"
+		}
+	}
+	return text
 }

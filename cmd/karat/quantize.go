@@ -1,17 +1,28 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/autoquant"
+	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/convert"
+	"github.com/karat-run/karat/internal/eval"
 	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/imatrix"
+	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/sysinfo"
 	"github.com/karat-run/karat/internal/tensor"
@@ -161,4 +172,222 @@ func (q *quantized) measure(path string) error {
 	}
 	q.Bits = float64(q.Bytes) * 8 / float64(max(q.Weights, 1))
 	return f.Close()
+}
+
+// targetFlags are the flags for types chosen by their effect.
+type targetFlags struct {
+	size size
+	kl   float64
+	text windowFlags
+	plan string
+	log  io.Writer
+}
+
+func (f *targetFlags) add(c *command) {
+	f.text.context, f.text.windows = 256, 4
+	c.flags("target-size", &f.size, "target-kl", &f.kl, "calibration", file(&f.text.text))
+	f.text.add(c)
+	c.flags("plan", file(&f.plan))
+}
+
+func (f *targetFlags) set() bool { return f.size != 0 || f.kl != 0 }
+
+// check checks the flags against each other, and against TYPE.
+func (f *targetFlags) check(x *call, types []string) error {
+	switch {
+	case f.set() && len(types) > 0:
+		return usagef("give TYPE or a target, not both")
+	case x.changed("target-kl") && !(f.kl > 0 && f.kl <= math.MaxFloat32):
+		return usagef("--target-kl %v: want a number above 0, up to %.2g", f.kl, math.MaxFloat32)
+	case !f.set() && len(types) == 0:
+		if _, ok := quantmix.Find(x.args[0]); ok {
+			return usagef("%s was taken for OUT.gguf: give IN.gguf OUT.gguf TYPE", x.args[0])
+		}
+		return usagef("TYPE, --target-size or --target-kl is needed")
+	case f.size != 0 && f.kl != 0:
+		return usagef("give --target-size or --target-kl, not both")
+	}
+	for _, flag := range []string{"calibration", "window", "chunks", "plan"} {
+		if !f.set() && x.changed(flag) {
+			return usagef("--%s needs --target-size or --target-kl", flag)
+		}
+	}
+	return nil
+}
+
+// choose sets o's type and rules.
+func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (*autoquant.Plan, error) {
+	if f.plan != "" {
+		if err := atomicfile.Check(f.plan); err != nil {
+			return nil, err
+		}
+		if err := refuseOverwrite("--plan "+f.plan, f.plan, path, f.text.text, o.Imatrix); err != nil {
+			return nil, err
+		}
+	}
+	file, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	m, err := x.openModel(path, f.text.context)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	a := autoquant.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads,
+		Rules: o.Rules}
+	if a.Numerics, err = numerics.Parse("", ""); err != nil {
+		return nil, err
+	}
+	if o.Imatrix != "" {
+		if a.Imatrix, err = imatrix.Read(o.Imatrix); err != nil {
+			return nil, err
+		}
+	}
+	if a.Windows, err = f.text.cut(x, m, eval.Calibration); err != nil {
+		return nil, err
+	}
+	f.log = x.log
+	p := stages{progress: newProgress(f.log, ""), ends: true}
+	defer func() { p.end() }()
+	a.Report = p.report
+	plan, err := f.search(x.ctx, a, file, o.Imatrix)
+	if plan != nil { // measured, also for other targets if this target is out of reach
+		plan.Imatrix = o.Imatrix
+		err = errors.Join(err, f.save(plan))
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.Rules = nil
+	for i, w := range plan.Weights {
+		o.Rules = append(o.Rules, quantmix.Rule{Pattern: regexp.MustCompile("^" + regexp.QuoteMeta(w.Name) + "$"),
+			Type: plan.Type(i)})
+	}
+	if o.Type = plan.Most().String(); o.Type == "MXFP4" {
+		o.Type = "MXFP4_MOE"
+	}
+	return plan, nil
+}
+
+// save writes the file of measurements, if wanted.
+func (f *targetFlags) save(plan *autoquant.Plan) error {
+	if f.plan == "" {
+		return nil
+	}
+	return atomicfile.Write(f.plan, func(w io.Writer) error { return writeJSON(w, plan) })
+}
+
+func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *gguf.File,
+	imatrixPath string) (*autoquant.Plan, error) {
+	s, err := autoquant.New(a)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := metadataBytes(file, a.Imatrix, imatrixPath)
+	if err != nil {
+		return nil, err
+	}
+	if least := s.Least() + rest; f.size != 0 && least > int64(f.size) {
+		return nil, usagef("--target-size %d: the smallest possible file has %d bytes", f.size, least)
+	}
+	measured, err := f.useMeasured(s, a.Model.Checkpoint.Path, imatrixPath)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Learn(ctx); err != nil {
+		return nil, err
+	}
+	if !measured {
+		if err := s.Measure(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if f.kl > 0 {
+		return s.Below(ctx, f.kl)
+	}
+	return s.Within(ctx, int64(f.size)-rest)
+}
+
+// useMeasured takes the measurements of the plan, if there is a plan, and notes a plan of another model, importance
+// matrix or text.
+func (f *targetFlags) useMeasured(s *autoquant.Search, model, imatrixPath string) (bool, error) {
+	data, err := readPlan(f.plan)
+	if err != nil || data == nil {
+		return false, err
+	}
+	other, err := s.Read(data)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", f.plan, err)
+	}
+	var was autoquant.Plan
+	if err := json.Unmarshal(data, &was); err != nil { // Read has accepted the data
+		return false, err
+	}
+	for _, x := range []struct{ what, was, is string }{{"model", was.Model, model},
+		{"importance matrix", was.Imatrix, imatrixPath}} {
+		if filepath.Base(x.was) != filepath.Base(x.is) {
+			fmt.Fprintf(f.log, "karat: note: the effects in %s were measured with the %s %s, not %s\n",
+				oneLine(f.plan), x.what, oneLine(cmp.Or(x.was, "none")), oneLine(cmp.Or(x.is, "none")))
+		}
+	}
+	if other != nil {
+		fmt.Fprintf(f.log, "karat: note: the effects in %s are of another text (%s of %d tokens); only the choice "+
+			"is measured on this one\n", oneLine(f.plan), count(other.Windows, "window"), other.Context)
+	}
+	return true, nil
+}
+
+// maxPlan is far above the plan of any model.
+const maxPlan = 64 << 20
+
+// readPlan returns the contents of the file at path, nil if there is none.
+func readPlan(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := readWhole(path, maxPlan)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return []byte(text), err
+}
+
+// metadataBytes returns the number of bytes in the quantized file outside the weights, including the keys added by
+// quantization and by the importance matrix.
+func metadataBytes(f *gguf.File, m *imatrix.Matrix, path string) (n int64, err error) {
+	n = 128
+	if m != nil {
+		n += int64(256 + len(path) + len(strings.Join(m.Datasets, "")))
+	}
+	for _, path := range f.Paths() {
+		st, err := os.Stat(path)
+		if err != nil {
+			return 0, patherr.Plain(err)
+		}
+		n += st.Size()
+	}
+	for _, t := range f.Tensors() {
+		if !quantmix.Keeps(t) {
+			n -= int64(len(t.Data))
+		}
+	}
+	return n, nil
+}
+
+// summary describes the result.
+func (f *targetFlags) summary(p *autoquant.Plan) string {
+	var list []string
+	count := map[string]int{}
+	for _, w := range p.Weights {
+		if count[w.Type]++; count[w.Type] == 1 {
+			list = append(list, w.Type)
+		}
+	}
+	for i, t := range list {
+		list[i] = fmt.Sprintf("%d %s", count[t], t)
+	}
+	return fmt.Sprintf("KL divergence %.3g (%.3g expected) over %d predictions; %s", p.KL, p.Expected, p.Predictions,
+		strings.Join(list, ", "))
 }

@@ -4,12 +4,10 @@
 //	format.go    the report as CSV and Markdown
 //	bench.go     a model loaded and measured
 //	quantize.go  quantizing, by processes
-//	profile.go   where the time of a step goes
 //	arrive.go    a prompt arriving while other sequences decode
 //	draft.go     answers with drafts and without, in turns
 //	runner.go    tests of an engine, in turns with a peer
-//	limits.go    the most reads and operations of the machine
-//	cost.go      the least reads and operations of a model
+//	cost.go      the least reads and operations of a model, the most of the machine, and where a step's time goes
 //	peer.go      llama.cpp's programs (group_*.go: their processes)
 //	system.go    memory and processors of the process
 //	report.go    the tests to measure, and their results
