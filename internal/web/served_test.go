@@ -92,6 +92,11 @@ func TestServed(t *testing.T) {
 	if got := do[string](p, `$('#schema').value = ''; $('#say').value = 'What is it?'; $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden); return $('#prompt pre').textContent.slice(-60)`); !strings.HasSuffix(got, "What is it?<end_of_turn>\n<start_of_turn>model\n") {
 		t.Errorf("the prompt is %q", got)
 	}
+	for _, tab := range []string{"proof", "bench", "probe"} {
+		if got := do[string](p, `$('#tab-`+tab+`').click(); $('#`+tab+`-run').click(); return failed('`+tab+`')`); !strings.Contains(got, "runs in this browser") || !strings.Contains(got, "Load the demo") {
+			t.Errorf("%s of a server's model: %q", tab, got)
+		}
+	}
 	for _, path := range asked() {
 		if path == "/karat.wasm" || path == "/demo.gguf" {
 			t.Errorf("the page asked for %s, though the server computes", path)

@@ -15,6 +15,7 @@ const deviation = a => a.length < 2 ? 0 : Math.sqrt(a.map(x => (x - a.reduce((s,
 
 async function bench() {
 	await during('bench', async () => {
+		await call('reset');
 		const text = $('bench-prompt').value, templated = $('bench-template').checked;
 		const prompt = templated ? [{ role: 'user', content: text }] : text;
 		const rendered = templated ? await call('render', { messages: prompt }) : { text, tokens: await call('tokenize', { text }) };

@@ -3,9 +3,13 @@
 
 // call asks the driver in use; event gets what the driver tells before it answers.
 function call(op, args, event) {
+	if (info?.driver === 'server' && inside_.includes(op)) return Promise.reject(trouble('browser', ''));
 	const served = op === 'load' ? args.source.kind === 'served' : op in remote && info?.driver === 'server';
 	return served ? remote[op](args || {}, event || (() => {})) : ask(op, args, event);
 }
+
+// inside_ are the operations on a model's inside, which the browser's engine alone has.
+const inside_ = ['prove', 'nodes', 'probe', 'change', 'time', 'reset'];
 
 // The worker, and the calls that it has not answered.
 let worker, last = 0;
@@ -128,7 +132,6 @@ const remote = {
 		return { ...said, promptSeconds: ((first || end) - began) / 1000, seconds: (end - (first || end)) / 1000 };
 	},
 
-	async reset() { /* the server keeps prefixes for all */ },
 	async stats() { return null; },
 };
 
