@@ -50,15 +50,16 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|input_linear|latent_proj|` +
+	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|input_linear|latent_proj|layernorm\.norms|` +
 		`feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|` +
 		`rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	// isSum matches the values added by a layer, and the sum handed on.
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
 	// isLess matches what is left out of the records of families3, to keep these small.
-	isLess = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$`)
-	kept   = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
+	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$`)
+	isBeside = regexp.MustCompile(`mlp\.(act\.|dense_4h_to_h\.)?out$|query_key_value|rotary_emb`)
+	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
 
 func main() {
@@ -252,9 +253,10 @@ func ends(folder string) (func(tap string) bool, error) {
 		return nil, err
 	}
 	var c struct {
-		Layers int `json:"num_hidden_layers"`
-		Own    int `json:"n_layer"`
-		Scans  int `json:"linear_num_value_heads"`
+		Layers int  `json:"num_hidden_layers"`
+		Own    int  `json:"n_layer"`
+		Scans  int  `json:"linear_num_value_heads"`
+		Beside bool `json:"parallel_attn"`
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return nil, err
@@ -263,6 +265,9 @@ func ends(folder string) (func(tap string) bool, error) {
 	few := filepath.Base(filepath.Dir(folder)) == "families3"
 	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
+		if c.Beside { // attention's output is added in place to the MLP's
+			return !isBeside.MatchString(tap)
+		}
 		if few && m != nil && !isSum.MatchString(m[2]) { // of the first layer of each kind alone
 			return !isAside.MatchString(tap) && !isLess.MatchString(tap)
 		}

@@ -39,6 +39,7 @@ var ours = map[string]map[string]string{
 	"embeddinggemma": {"gemma-embedding.attention.sliding_window_pattern": "readers without it assume every sixth layer; the model has every fourth",
 		"gemma-embedding.attention.scale": "readers without it assume 1/sqrt of the head size, which this model has: llama.cpp's converter does not say it"},
 	"gemma2": {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
+	"gemma":  {"tokenizer.ggml.eot_token_id": "in the converter 107 is <end_of_turn>, of published models; here it is another token"},
 	"glm4":   {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
 		"glm4moe.block_count":          "the layer behind the last is set aside; llama.cpp does not open a file that counts it and lacks its tensors",

@@ -38,7 +38,7 @@ func subjects(t *testing.T) (list []subject) {
 		case strings.HasPrefix(name, "tiny-gemma"):
 			add(name, golden.Model(t, name), name, 8, 200)
 		default:
-			add(name, golden.Model(t, name), name, 7, 30)
+			add(name, golden.Model(t, name), name, min(7, len(golden.Record(t, name).Prompts)-1), 30)
 		}
 	}
 	for _, name := range golden.Sample(golden.Families(t)) {

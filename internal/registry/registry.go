@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/deepseek2"
 	"github.com/karat-run/karat/internal/arch/exaone4"
 	"github.com/karat-run/karat/internal/arch/falconh1"
+	"github.com/karat-run/karat/internal/arch/gemma"
 	gemmaembedding "github.com/karat-run/karat/internal/arch/gemma-embedding"
 	"github.com/karat-run/karat/internal/arch/gemma2"
 	"github.com/karat-run/karat/internal/arch/gemma3"
@@ -80,6 +81,7 @@ var Families = []*family.Family{
 	&starcoder2.Family,
 	&exaone4.Family,
 	&arcee.Family,
+	&gemma.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
