@@ -40,7 +40,13 @@ var ours = map[string]map[string]string{
 		"gemma-embedding.attention.scale": "readers without it assume 1/sqrt of the head size, which this model has: llama.cpp's converter does not say it"},
 	"gemma2": {"gemma2.attention.scale": "readers without it assume 1/sqrt(48), the head size; the model has 1/sqrt(40)"},
 	"gemma":  {"tokenizer.ggml.eot_token_id": "in the converter 107 is <end_of_turn>, of published models; here it is another token"},
-	"glm4":   {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
+	"hunyuan-dense": {
+		"hunyuan-dense.rope.scaling.factor":                  "a rotation that is not scaled has no factor",
+		"hunyuan-dense.rope.scaling.original_context_length": "nor another context",
+		"tokenizer.ggml.eos_token_id":                        "the folder's texts end at 505 and 510; the converter takes eod_token_id",
+		"tokenizer.ggml.eot_token_id":                        "510 is a mark of turns by its name",
+	},
+	"glm4": {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
 		"glm4moe.block_count":          "the layer behind the last is set aside; llama.cpp does not open a file that counts it and lacks its tensors",
 		"glm4moe.nextn_predict_layers": "see block_count",

@@ -23,6 +23,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
+	hunyuandense "github.com/karat-run/karat/internal/arch/hunyuan-dense"
 	"github.com/karat-run/karat/internal/arch/lfm2"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
@@ -82,6 +83,7 @@ var Families = []*family.Family{
 	&exaone4.Family,
 	&arcee.Family,
 	&gemma.Family,
+	&hunyuandense.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

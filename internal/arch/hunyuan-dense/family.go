@@ -1,0 +1,60 @@
+package hunyuandense
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// Family describes files of Hunyuan's dense models. Their "dynamic" rotation with an alpha is a larger base, whatever
+// the length; GGUF has that base, and the 262144 tokens that it is good for.
+//
+// Source: transformers 5.17, models/hunyuan_v1_dense/configuration_hunyuan_v1_dense.py;
+// llama.cpp, conversion/hunyuan.py and src/models/hunyuan-dense.cpp.
+var Family = family.Family{
+	Name:  "hunyuan-dense",
+	Title: "Hunyuan",
+	Model: family.Of(New),
+
+	Types: []family.Type{{Name: "hunyuan_v1_dense", Class: "HunYuanDenseV1ForCausalLM", Defaults: map[string]any{
+		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 2048.,
+		"vocab_size": 290943.}}},
+	Fixed:      map[string]any{"hidden_act": "silu", "use_qk_norm": true, "use_rotary_pos_emb": true},
+	Idle:       []string{"eod_token_id"},
+	FromConfig: enlarge,
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}},
+	Spelling:   map[string][]string{"head_dim": {"head_dim", "attention_head_dim"}},
+
+	Keys: []family.Key{{GGUF: "rope.scaling.type", Kind: family.Word, Text: "none"}},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "hunyuan-dense", BOS: true},
+	Expect: family.Expect{
+		Parts: []family.Part{{GGUF: "attn_q_norm", HF: "query_layernorm"}},
+		Eps:   []float64{1e-5},
+	},
+}
+
+// enlarge takes alpha into the base: base·alpha^(dim/(dim-2)), in GGUF's precision.
+func enlarge(s family.Settings, f *family.File) {
+	for _, key := range []string{"rope_parameters", "rope_scaling"} {
+		p, _ := family.Object(s[key])
+		dim, alpha := s.Number("head_dim"), p.Number("alpha")
+		if heads := s.Int("num_attention_heads"); dim == 0 && heads > 0 {
+			dim = float64(s.Int("hidden_size") / heads)
+		}
+		if p["type"] != "dynamic" && p["rope_type"] != "dynamic" || !(alpha >= 1 && alpha <= 1e9 && dim > 2) {
+			continue
+		}
+		s.Fill("rope_theta", p["rope_theta"])
+		s.Fill("rope_theta", 1e4)
+		f.Follows(p, "rope_theta", s["rope_theta"])
+		f.Follows(p, "factor", 1.)
+		base, ok := s["rope_theta"].(float64)
+		if !ok {
+			f.Report("rope_theta", "is %s, expected a number", family.Show(s["rope_theta"]))
+		}
+		delete(s, key)
+		s["rope_theta"] = float64(float32(base * math.Pow(alpha, dim/(dim-2))))
+		s["max_position_embeddings"] = 262144.
+	}
+}
