@@ -9,6 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
+	ernie45 "github.com/karat-run/karat/internal/arch/ernie4_5"
 	"github.com/karat-run/karat/internal/arch/exaone4"
 	"github.com/karat-run/karat/internal/arch/falconh1"
 	"github.com/karat-run/karat/internal/arch/gemma"
@@ -84,6 +85,7 @@ var Families = []*family.Family{
 	&arcee.Family,
 	&gemma.Family,
 	&hunyuandense.Family,
+	&ernie45.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
