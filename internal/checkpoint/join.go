@@ -15,7 +15,7 @@ import (
 
 // PartName returns the name, in config.json's format, of part i of the model's tensor hf.
 func (h Habit) PartName(hf string, i int) string {
-	at := strings.LastIndex(hf, "."+h.Joined+".")
+	at := strings.LastIndex(hf+".", "."+h.Joined+".")
 	if at < 0 {
 		return hf
 	}
@@ -26,6 +26,12 @@ func (h Habit) PartName(hf string, i int) string {
 // splitPart splits a part's name into the name of the joined tensor and the number of the part.
 func (c *weights) splitPart(name string) (joined string, i int, ok bool) {
 	if c.Format == HuggingFace {
+		for _, h := range c.Family.Habits {
+			if stem, number, found := cutLast(name); found && h.Joined != "" && strings.HasSuffix(stem, "."+h.Joined) {
+				i, err := strconv.Atoi(number)
+				return stem, i, err == nil && strconv.Itoa(i) == number
+			}
+		}
 		before, after, found := strings.Cut(name, ".experts.")
 		number, role, two := strings.Cut(after, ".")
 		i, err := strconv.Atoi(number)
@@ -37,6 +43,12 @@ func (c *weights) splitPart(name string) (joined string, i int, ok bool) {
 		}
 	}
 	return "", 0, false
+}
+
+// cutLast splits a name at its last dot.
+func cutLast(name string) (stem, last string, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	return name[:max(dot, 0)], name[dot+1:], dot >= 0
 }
 
 // splitOldPart splits a name of early GGUF files: blk.0.ffn_gate.3 is matrix 3 of blk.0.ffn_gate_exps.

@@ -46,8 +46,9 @@ var ours = map[string]map[string]string{
 		"tokenizer.ggml.eos_token_id":                        "the folder's texts end at 505 and 510; the converter takes eod_token_id",
 		"tokenizer.ggml.eot_token_id":                        "510 is a mark of turns by its name",
 	},
-	"ernie45": {"tokenizer.ggml.pre": "as olmo3: the converter was told so"},
-	"glm4":    {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
+	"ernie45":       {"tokenizer.ggml.pre": "as olmo3: the converter was told so"},
+	"stablelm2-12b": {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
+	"glm4":          {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
 		"glm4moe.block_count":          "the layer behind the last is set aside; llama.cpp does not open a file that counts it and lacks its tensors",
 		"glm4moe.nextn_predict_layers": "see block_count",

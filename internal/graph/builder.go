@@ -262,9 +262,9 @@ func (b Builder) Add(x, y *Node) *Node { return b.same(Add, x, y, nil) }
 // Mul returns x·y, element by element.
 func (b Builder) Mul(x, y *Node) *Node { return b.same(Mul, x, y, nil) }
 
-// MulWeight multiplies by a weight of x's size, or of size 1.
-func (b Builder) MulWeight(w *Weight, x *Node, size int) *Node {
-	n := b.weighted(Mul, w, tensor.Shape{size}, x.Shape, nil, x)
+// MulWeight multiplies by a weight with as many elements as x, or with one.
+func (b Builder) MulWeight(w *Weight, x *Node, shape ...int) *Node {
+	n := b.weighted(Mul, w, shape, x.Shape, nil, x)
 	n.HF = ""
 	return n
 }

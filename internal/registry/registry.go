@@ -43,6 +43,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/qwen3vl"
 	"github.com/karat-run/karat/internal/arch/siglip"
 	"github.com/karat-run/karat/internal/arch/smollm3"
+	"github.com/karat-run/karat/internal/arch/stablelm"
 	"github.com/karat-run/karat/internal/arch/starcoder2"
 	"github.com/karat-run/karat/internal/family"
 )
@@ -86,6 +87,7 @@ var Families = []*family.Family{
 	&gemma.Family,
 	&hunyuandense.Family,
 	&ernie45.Family,
+	&stablelm.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
