@@ -225,11 +225,11 @@ func TestParse(t *testing.T) {
 // pair side by side, Hugging Face the first halves before the second ones.
 func TestUnpermute(t *testing.T) {
 	in := tensor.Tensor{Shape: tensor.Shape{8, 1}, Data: []byte("aAbBcCdD")}
-	if got := unpermute(in, Habit{Heads: 2}); string(got.Data) != "abABcdCD" {
+	if got := unpermute(in, Habit{Heads: 2}.GGUFRow); string(got.Data) != "abABcdCD" {
 		t.Errorf("got %q", got.Data)
 	}
 	for heads, want := range map[int]string{3: "aAbBcCdD", 8: "aAbBcCdD"} { // no whole heads: left alone
-		if got := unpermute(in, Habit{Heads: heads}); string(got.Data) != want {
+		if got := unpermute(in, Habit{Heads: heads}.GGUFRow); string(got.Data) != want {
 			t.Errorf("%d heads: got %q", heads, got.Data)
 		}
 	}

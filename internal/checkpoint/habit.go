@@ -26,6 +26,31 @@ type Habit struct {
 	Skip   int                     // number of first rows, of padding, absent from GGUF
 	Times  func(row int) []float64 // multipliers of a row, on the way to GGUF; nil for none
 	tiled  tiled
+	fused  fused
+}
+
+// fused describes the heads of queries and the groups of a projection to queries, keys and values.
+type fused struct{ heads, groups int }
+
+// moveRow returns the place, with or without groups, of row r of the other order.
+func (f fused) moveRow(r, rows int, toGroups bool) int {
+	heads := f.heads + 2*f.groups
+	if heads == 0 || rows%heads != 0 || f.heads%f.groups != 0 {
+		return r
+	}
+	dim, per := rows/heads, f.heads/f.groups
+	h, i := r/dim, r%dim
+	switch group, j := h/(per+2), h%(per+2); {
+	case toGroups && h < f.heads:
+		h = h/per*(per+2) + h%per
+	case toGroups:
+		h = (h-f.heads)%f.groups*(per+2) + per + (h-f.heads)/f.groups
+	case j < per:
+		h = group*per + j
+	default:
+		h = f.heads + (j-per)*f.groups + group
+	}
+	return h*dim + i
 }
 
 // tiled describes heads sharing groups, in order of groups or by turns.
@@ -50,7 +75,9 @@ func (t tiled) moveRow(r, rows int, place func(int) int) int {
 }
 
 // Permutes reports whether the formats have rows in another order.
-func (h Habit) Permutes() bool { return h.Heads > 0 || h.tiled.groups > 0 && !h.tiled.columns }
+func (h Habit) Permutes() bool {
+	return h.Heads > 0 || h.tiled.groups > 0 && !h.tiled.columns || h.fused.groups > 0
+}
 
 // Regroup returns a folder's tensor with the columns of heads in GGUF's order, or with back the inverse. No data is
 // copied. Where a head ends within a block, the values are in F32.
@@ -87,7 +114,8 @@ func (c *weights) Habit(gguf string) Habit {
 			if h.Times != nil {
 				times = func(row int) []float64 { return h.Times(c.Values, row) }
 			}
-			return Habit{Times: times, tiled: c.tiled(h.Tiled), Heads: c.Values.Int(h.Heads), Plus: h.Plus,
+			return Habit{Times: times, tiled: c.tiled(h.Tiled), fused: fusedOf(h.Fused, c.Values),
+				Heads: c.Values.Int(h.Heads), Plus: h.Plus,
 				Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
 				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.Values.Int(h.Groups)}
 		}
@@ -110,9 +138,19 @@ func (c *weights) tiled(t *family.Tiled) (g tiled) {
 	return g
 }
 
+func fusedOf(f *family.Fused, s family.Settings) fused {
+	if f == nil {
+		return fused{}
+	}
+	return fused{s.Int(f.Heads), s.Int(f.Groups)}
+}
+
 // HFRow returns the row of config.json's tensor with the values of GGUF's row r. GGUF's rows (head, pair, half) lie
 // there as (head, half, pair).
 func (h Habit) HFRow(r, rows int) int {
+	if h.fused.groups > 0 {
+		return h.fused.moveRow(r, rows, true)
+	}
 	if h.tiled.groups > 0 {
 		return h.tiled.moveRow(r, rows, h.tiled.byGroups)
 	}
@@ -127,6 +165,9 @@ func (h Habit) HFRow(r, rows int) int {
 // GGUFRow returns the inverse of HFRow. Rows that do not divide into heads keep their places; binding reports the
 // shape.
 func (h Habit) GGUFRow(r, rows int) int {
+	if h.fused.groups > 0 {
+		return h.fused.moveRow(r, rows, false)
+	}
 	if h.tiled.groups > 0 {
 		return h.tiled.moveRow(r, rows, h.tiled.byTurns)
 	}

@@ -281,7 +281,7 @@ func (t *Tower) finish() error {
 					if len(x.Shape) != 2 || x.Shape[0]%(2*h.Heads) != 0 {
 						return x, fmt.Errorf("shape %v for %d heads", []int(x.Shape), h.Heads)
 					}
-					return unpermute(x, h), nil
+					return unpermute(x, h.GGUFRow), nil
 				}); err != nil {
 					return err
 				}

@@ -53,21 +53,33 @@ func (c *weights) restore(name string, t tensor.Tensor) (tensor.Tensor, error) {
 		if h.NegExp {
 			return mapValues(t, h.ToGGUF)
 		}
-		return gather(h.Regroup(h.Transpose(t), false))
-	}
-	t, err := gather(t)
-	if err != nil {
+		t, err := gather(h.Regroup(h.Transpose(t), false))
+		if err == nil && h.fused.groups > 0 {
+			return order(t, h.HFRow), nil
+		}
 		return t, err
 	}
+	t, err := gather(t)
 	switch {
+	case err != nil:
+		return t, err
 	case h.Plus != 0:
 		return mapValues(t, h.FromGGUF)
-	case h.Permutes() && len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
-		t.Order = func(row int) int { return h.GGUFRow(row, t.Shape[0]) }
-	case h.Permutes() && len(t.Shape) > 0:
-		return unpermute(t, h), nil
+	case h.Permutes() && h.fused.groups == 0:
+		return order(t, h.GGUFRow), nil
 	}
 	return t, nil
+}
+
+// order returns t with its rows in the model's order: from says which row of the file is row r.
+func order(t tensor.Tensor, from func(r, rows int) int) tensor.Tensor {
+	switch {
+	case len(t.Shape) == 2 && (t.DType.Quantized() || t.Source != nil):
+		t.Order = func(row int) int { return from(row, t.Shape[0]) }
+	case len(t.Shape) > 0:
+		return unpermute(t, from)
+	}
+	return t
 }
 
 // gather returns a tensor laid out for multiplication. A tensor in another form, in memory, is copied.
@@ -103,12 +115,12 @@ func mapValues(t tensor.Tensor, value func(float32) float32) (tensor.Tensor, err
 }
 
 // unpermute copies a matrix with its rows in the graph's order.
-func unpermute(t tensor.Tensor, h Habit) tensor.Tensor {
+func unpermute(t tensor.Tensor, from func(r, rows int) int) tensor.Tensor {
 	rows := t.Shape[0]
 	size := len(t.Data) / rows
 	data := make([]byte, len(t.Data))
 	for r := range rows {
-		copy(data[r*size:(r+1)*size], t.Data[h.GGUFRow(r, rows)*size:])
+		copy(data[r*size:(r+1)*size], t.Data[from(r, rows)*size:])
 	}
 	mmap.Drop(t.Data) // no second copy stays in memory
 	t.Data = data

@@ -61,6 +61,7 @@ type Family struct {
 	Tokenizer Tokenizer
 	Expect    Expect
 	Seventy   func(layers, group int) bool // whether llama-quantize counts a model among those of 70 B
+	Frugal    bool                         // llama-quantize has the head in Q8_0, and spares bits elsewhere
 
 	// Coarse returns the mean KL of a small model with keys and values in 8 bits, for models like s, if above
 	// MostCoarse; else 0. Nil is 0.
@@ -202,6 +203,7 @@ type Habit struct {
 	Form   Form                                // how the formats differ in the shape
 	Groups string                              // setting with the number of rows of a Grouped tensor
 	Tiled  *Tiled                              // order of heads' rows, a tensor's last, or of its columns
+	Fused  *Fused                              // order of rows of queries, keys and values in one matrix
 
 	// Woven names, in config.json's format, a tensor with the rows of Ends' tensors by turns, and these tensors as the
 	// model has them: gate_up_proj, gate_proj, up_proj.
@@ -216,6 +218,10 @@ type Tiled struct {
 	Size          string // rows or columns of a head; "" for 1
 	Columns       bool   // the model has GGUF's order, since blocks of columns cannot be exchanged
 }
+
+// Fused describes a projection to queries, keys and values: in config.json's format each group has its heads of
+// queries, a key and a value; in GGUF and in the model all queries come first, then the keys. Its fields are settings.
+type Fused struct{ Heads, Groups string }
 
 // Form is how the two formats have the same values in another shape.
 type Form uint8

@@ -89,7 +89,8 @@ func (l *placer) hf(name string) spot {
 		}
 	}
 	// of modules of any name
-	for _, last := range []string{".out_proj", ".output_linear", ".experts", ".down_proj", ".c_proj"} {
+	for _, last := range []string{".out_proj", ".output_linear", ".experts", ".down_proj", ".c_proj", ".dense",
+		".dense_4h_to_h"} {
 		if n == nil {
 			n = l.byModule[m+last]
 		}

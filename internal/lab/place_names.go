@@ -94,8 +94,8 @@ func hiddenStates(g *graph.Graph) map[*graph.Node]int {
 func projection(n *graph.Node) string {
 	name, ok := strings.CutSuffix(n.HF, ".out")
 	last := func(end string) bool { return strings.HasSuffix(name, end) }
-	if ok && slices.ContainsFunc([]string{".o_proj", ".down_proj", ".c_proj", ".out_proj", ".output_linear",
-		".feed_forward.w2", ".experts"}, last) {
+	if ok && slices.ContainsFunc([]string{".o_proj", ".down_proj", ".c_proj", ".out_proj", ".output_linear", ".dense",
+		".dense_4h_to_h", ".feed_forward.w2", ".experts"}, last) {
 		return name
 	}
 	return ""

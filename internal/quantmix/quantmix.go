@@ -195,7 +195,7 @@ func (c *chooser) choose(t tensor.Tensor) (tensor.DType, error) {
 func (c *chooser) standard(t tensor.Tensor) (tensor.DType, error) {
 	switch p := part(t.Name); {
 	case p == "output" || p == "embedding" && c.tied:
-		if c.Name == "MXFP4_MOE" || c.Most == tensor.Q8_0 || t.Shape.Last()%c.Most.BlockSize() != 0 {
+		if c.frugal() || c.Name == "MXFP4_MOE" || c.Most == tensor.Q8_0 || t.Shape.Last()%c.Most.BlockSize() != 0 {
 			return tensor.Q8_0, nil
 		}
 		if c.isLow() || c.Name == "IQ3_XXS" {
@@ -344,9 +344,21 @@ func (c *chooser) attnV(layer int) tensor.DType {
 	return d
 }
 
+// frugal reports whether the family has mixes that spare bits.
+func (c *chooser) frugal() bool {
+	f := registry.Find(c.Arch)
+	return f != nil && f.Frugal
+}
+
 func (c *chooser) ffnDown(layer int) tensor.DType {
 	first := layer < c.Layers/8
-	switch {
+	switch few := c.frugal() && layer >= c.Layers/16; {
+	case few && c.Name == "Q3_K_M" && !more(layer, c.Layers), c.frugal() && c.Name == "Q4_K_S":
+		return c.Most
+	case c.frugal() && c.Name == "Q3_K_L":
+		return tensor.Q4_K
+	case few && c.Name == "Q4_K_M" && more(layer, c.Layers):
+		return tensor.Q5_K
 	case c.Name == "Q2_K":
 		return tensor.Q3_K
 	case c.Name == "Q3_K_M" && layer >= c.Layers/16, c.Name == "Q2_K_S" && first,
@@ -377,7 +389,9 @@ func (c *chooser) attnOutput() tensor.DType {
 		}
 	}
 	switch {
-	case c.Experts == 8:
+	case c.frugal() && c.Name == "Q3_K_L":
+		return tensor.Q4_K
+	case c.frugal(), c.Experts == 8:
 	case c.Name == "Q2_K":
 		return tensor.Q3_K
 	case c.Name == "Q3_K_M", c.Name == "IQ3_M":

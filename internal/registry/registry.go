@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/deepseek2"
 	ernie45 "github.com/karat-run/karat/internal/arch/ernie4_5"
 	"github.com/karat-run/karat/internal/arch/exaone4"
+	"github.com/karat-run/karat/internal/arch/falcon"
 	"github.com/karat-run/karat/internal/arch/falconh1"
 	"github.com/karat-run/karat/internal/arch/gemma"
 	gemmaembedding "github.com/karat-run/karat/internal/arch/gemma-embedding"
@@ -88,6 +89,7 @@ var Families = []*family.Family{
 	&hunyuandense.Family,
 	&ernie45.Family,
 	&stablelm.Family,
+	&falcon.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
