@@ -25,6 +25,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/gpt2"
 	"github.com/karat-run/karat/internal/arch/granite"
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
+	"github.com/karat-run/karat/internal/arch/granitemoe"
 	hunyuandense "github.com/karat-run/karat/internal/arch/hunyuan-dense"
 	"github.com/karat-run/karat/internal/arch/lfm2"
 	"github.com/karat-run/karat/internal/arch/llama"
@@ -90,6 +91,7 @@ var Families = []*family.Family{
 	&ernie45.Family,
 	&stablelm.Family,
 	&falcon.Family,
+	&granitemoe.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
