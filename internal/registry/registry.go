@@ -35,6 +35,7 @@ import (
 	modernbert "github.com/karat-run/karat/internal/arch/modern-bert"
 	"github.com/karat-run/karat/internal/arch/nemotronh"
 	"github.com/karat-run/karat/internal/arch/olmo2"
+	"github.com/karat-run/karat/internal/arch/olmoe"
 	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/pixtral"
 	"github.com/karat-run/karat/internal/arch/qwen2"
@@ -92,6 +93,7 @@ var Families = []*family.Family{
 	&stablelm.Family,
 	&falcon.Family,
 	&granitemoe.Family,
+	&olmoe.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

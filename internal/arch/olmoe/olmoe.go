@@ -1,0 +1,113 @@
+// Package olmoe is the OLMoE decoder.
+//
+// Differences from Llama: norms of queries and keys over all heads together; the feed-forward part of each layer
+// is a mixture of experts, whose weights are those of the softmax over all experts and need not sum to 1.
+//
+// Source: transformers, models/olmoe/modeling_olmoe.py; Muennighoff et al. 2024, arXiv:2409.02060.
+// published.json has the values of transformers' OlmoeConfig, and the sizes of OLMoE-1B-7B-0924.
+package olmoe
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize  int              `json:"vocab_size"`
+	HiddenSize int              `json:"hidden_size"`
+	ExpertSize int              `json:"intermediate_size"`
+	NumExperts int              `json:"num_experts"`
+	TopK       int              `json:"top_k_experts"`
+	Normalize  bool             `json:"norm_topk_prob"`
+	NumLayers  int              `json:"num_hidden_layers"`
+	NumHeads   int              `json:"num_attention_heads"`
+	NumKVHeads int              `json:"num_key_value_heads"`
+	HeadDim    int              `json:"head_dim"`
+	RMSNormEps float32          `json:"rms_norm_eps"`
+	Act        graph.Activation `json:"hidden_act"`
+	Tied       bool             `json:"tie_word_embeddings"`
+	Rope       struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE      MoE           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
+type MoE struct {
+	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
+	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
+	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
+	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
+	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)                                      //
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)                                    // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)                                    // [T, kvHeads, dim]
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: m.Normalize}, nil, nil)
+	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
+	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
+	return g.Name(y, "ffn_experts", "mlp.experts.out")
+}
