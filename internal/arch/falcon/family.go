@@ -22,7 +22,7 @@ var Family = family.Family{
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}, Silent: true},
 	Spelling: map[string][]string{
 		"layer_norm_eps": {"layer_norm_epsilon"}, "hidden_act": {"activation"},
-		"intermediate_size": {"ffn_hidden_size"},
+		"intermediate_size":   {"ffn_hidden_size"},
 		"num_attention_heads": {"num_attention_heads", "n_head"}, "num_hidden_layers": {"num_hidden_layers", "n_layer"},
 		"num_key_value_heads": {"num_kv_heads", "n_head_kv"},
 	},
