@@ -37,7 +37,7 @@ func eye(t *testing.T, name string) *vision.Model {
 // TestLooks wants each mistake in preparing pictures named from the pixels, and none from right ones.
 func TestLooks(t *testing.T) {
 	for _, name := range seeing {
-		if testing.Short() && name != "qwen25vl" && name != "gemma3" {
+		if !golden.Slow() && name != "qwen25vl" && name != "gemma3" {
 			continue
 		}
 		m := eye(t, name)
