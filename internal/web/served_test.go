@@ -206,3 +206,25 @@ func TestOffline(t *testing.T) {
 		t.Errorf("without the server the page says %q", got)
 	}
 }
+
+// TestAttach: texts go with a message, by a button or dropped on the page; what is no text, and a picture for a model
+// that sees none, are told. A dropped model is opened.
+func TestAttach(t *testing.T) {
+	t.Parallel()
+	p, _ := visited(t)
+	p.upload("#attach-file", written(t, "notes.txt", "buy milk"))
+	const drop = `const drop = (name, data, type) => { const d = new DataTransfer(); d.items.add(new File([data], name, { type })); dispatchEvent(new DragEvent('drop', { dataTransfer: d, cancelable: true })) }; `
+	got := do[string](p, drop+`await until('the file', () => text('#attached').startsWith('notes.txt')); drop('b.go', 'package b', ''); await until('another', () => text('#attached').includes('b.go'));
+		ask('prompt'); const sent = JSON.parse(await answered(1)); return sent[0].content + '|' + text('#attached') + '|' + text('.turn.user summary')`)
+	if want := "notes.txt:\n```\nbuy milk\n```\n\nb.go:\n```\npackage b\n```\n\nprompt||notes.txt"; got != want {
+		t.Errorf("the message is %q, want %q", got, want)
+	}
+	for _, c := range []struct{ name, data, kind, want string }{{"a.bin", "a\\0b", "", "no text"}, {"a.png", "x", "image/png", "sees no pictures"}} {
+		if got := do[string](p, drop+`drop('`+c.name+`', '`+c.data+`', '`+c.kind+`'); return (await failed('it')) + text('#attached')`); !strings.Contains(got, c.want) {
+			t.Errorf("%s: the page says %q", c.name, got)
+		}
+	}
+	if got := do[string](p, drop+`drop('mine.gguf', 'GGUF' + '0'.repeat(999), ''); await until('the model', () => text('#model').startsWith('mine.gguf')); await ready(); return text('#model b')`); got != "mine.gguf" {
+		t.Errorf("a dropped model: %q", got)
+	}
+}

@@ -37,6 +37,7 @@ function makeChat() {
 	addEventListener('dragover', e => e.preventDefault());
 	addEventListener('drop', e => dropped(e));
 	fresh.push(settle);
+	bringMarkdown().catch(() => {}); // answers are plain text without it
 	recallSettings();
 	draw();
 }

@@ -22,16 +22,16 @@ const mathematics = [
 const mathToken = (m, display) => m ? { type: 'math', raw: m[0], text: m.slice(1).find(x => x !== undefined).trim(), display } : undefined;
 
 let markdown; // the reader of Markdown
+const bringMarkdown = () => library('marked').then(() => { markdown ||= new globalThis.marked.Marked({ gfm: true, breaks: true, extensions: mathematics }); });
 
 // formatted fills an element with the elements of a text, and leaves the plain text where the library does not come.
 async function formatted(e, text) {
 	if (!markdown) {
 		try {
-			await library('marked');
+			await bringMarkdown();
 		} catch {
 			return;
 		}
-		markdown ||= new globalThis.marked.Marked({ gfm: true, breaks: true, extensions: mathematics });
 	}
 	e.replaceChildren(...blocks(markdown.lexer(text)));
 	e.classList.add('formatted');

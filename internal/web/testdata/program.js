@@ -56,8 +56,8 @@ const model = {
 		const kind = /^fail (\S+)/.exec(asked)?.[1];
 		if (kind) throw Object.assign(new Error(`webgpu: blk.3.ffn_down: ${kind}`), { kind });
 		const most = maxTokens < 0 ? 4096 : maxTokens;
-		const fenced = v => ['```\n', JSON.stringify(v), '\n```']; // as it is, whatever Markdown makes of the rest
-		const words = asked === 'settings' ? fenced(sampling) : asked === 'prompt' ? fenced(prompt) : asked.startsWith('echo ') ? asked.slice(5).match(/[^]{1,7}/g) : asked === 'one' ? ['One'] : asked === 'wait' ? ['never'] : /^lines/.test(asked) ? Array.from({ length: most }, (_, i) => `line ${i}\n`) : /^count/.test(asked) ? Array.from({ length: most }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
+		const fenced = v => ['````\n', JSON.stringify(v), '\n````']; // as it is, whatever Markdown makes of the rest
+		const words = asked === 'settings' ? fenced(sampling) : /(^|\n)prompt$/.test(asked) ? fenced(prompt) : asked.startsWith('echo ') ? asked.slice(5).match(/[^]{1,7}/g) : asked === 'one' ? ['One'] : asked === 'wait' ? ['never'] : /^lines/.test(asked) ? Array.from({ length: most }, (_, i) => `line ${i}\n`) : /^count/.test(asked) ? Array.from({ length: most }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
 		let n = 0, stop = 'end';
 		for (const text of words) {
 			try {
