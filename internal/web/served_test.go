@@ -116,7 +116,7 @@ func TestServedKey(t *testing.T) {
 	url, _ := servedPage(t, server.Key{Name: "reader", Secret: "a-long-secret-of-a-reader"})
 	p := open(t)
 	p.visit(url)
-	got := do[string](p, `const key = k => { $('#key').value = k; $('#key').form.requestSubmit() }; await until('the question', () => $('#key')); key('wrong'); await until('the question again', () => $('#key')?.value === '');
+	got := do[string](p, `const key = k => { $('#key').value = k; $('#key').form.requestSubmit() }; await until('the question', () => $('#key')); key('wrong'); await until('the question again', () => $('#key')?.value === '' && text('#notes').includes('does not accept this key'));
 		key('a-long-secret-of-a-reader'); await ready(); ask('What is the color of the sky?'); return await answered(1) + '|' + Object.values(localStorage).join()`)
 	if !strings.HasPrefix(got, "The color of the sky is blue.|") || strings.Contains(got, "secret") {
 		t.Errorf("with a key: %q", got)
@@ -124,6 +124,11 @@ func TestServedKey(t *testing.T) {
 	p.visit(url + "?again")
 	if got := do[string](p, `await ready(); return text('#model')`); !strings.HasPrefix(got, "demo") {
 		t.Errorf("after a reload: %q", got)
+	}
+	few, _ := servedPage(t, server.Key{Name: "few", Secret: "a-secret-for-two-routes", Routes: []string{"/v1/models", "/v1/chat/completions"}})
+	p.visit(few)
+	if got := do[string](p, `await until('the question', () => $('#key')); $('#key').value = 'a-secret-for-two-routes'; $('#key').form.requestSubmit(); await ready(); ask('What is the color of the sky?'); return answered(1)`); got != "The color of the sky is blue." {
+		t.Errorf("with a key of two routes: %q", got)
 	}
 }
 

@@ -78,7 +78,8 @@ async function* events(r) {
 // remote are the operations that the server computes.
 const remote = {
 	async load({ source: { name } }) {
-		const [{ data }, show] = await Promise.all([json('v1/models'), json('api/show', { model: name })]);
+		const nothing = { details: {}, template: ' ' }; // for a key that may not ask for it: the model chats, as far as is known
+		const [{ data }, show] = await Promise.all([json('v1/models'), json('api/show', { model: name }).catch(e => e.kind === 'key' ? nothing : Promise.reject(e))]);
 		const about = data.find(m => m.id === name) || {};
 		return { driver: 'server', name, architecture: show.details.family, quantization: show.details.quantization_level, parameters: show.details.parameter_size,
 			template: show.template, context: about.max_model_len, sees: !!about.modalities?.vision, sampling: {}, backend: 'server' };

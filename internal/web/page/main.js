@@ -223,7 +223,7 @@ function askKey() {
 		remember('key', input.value.trim(), tabStore);
 		clearNote('key');
 		loadServed();
-	} }, field('wantsKey', input, { class: 'field grow' }), h('button', { class: 'main', t: 'useKey' }), h('button', { type: 'button', t: 'useBrowser', onclick: () => { clearNote('key'); loadLast(); } })));
+	} }, apiKey() ? h('p', { class: 'badly', role: 'alert', t: 'error_key' }) : null, field('wantsKey', input, { class: 'field grow' }), h('button', { class: 'main', t: 'useKey' }), h('button', { type: 'button', t: 'useBrowser', onclick: () => { clearNote('key'); loadLast(); } })));
 	input.focus();
 }
 
