@@ -16,11 +16,11 @@
 // on any machine. GPUs may differ from each other. On a GPU's matrix units (Options.Backend) other requests also change
 // the bits, except with Float32.
 //
-// Files, users before the files they use: check.go, quantize.go, convert.go (files of models); parts.go (answers in
-// parts), rerank.go, embed.go (vectors), taps.go (values inside), state.go (saved states), verify.go, receipt.go
-// (proofs of answers), general.go (tools as text), generate.go (texts and chats), image.go (pictures), ids.go (ids of
-// calls), grammar.go (forms of answers), message.go (conversations), stats.go (load), score.go (log-probabilities),
-// pull.go (downloads), karat.go (Load and Model).
+// Files, users before the files they use: convert.go (files of models); parts.go (answers in parts), embed.go (vectors
+// and scores), taps.go (values inside), state.go (saved states), stats.go (load), receipt.go (proofs of answers),
+// general.go (tools as text), generate.go (texts and chats), image.go (pictures), ids.go (ids of calls), grammar.go
+// (forms of answers), message.go (conversations), score.go (log-probabilities), pull.go (downloads), karat.go (Load and
+// Model).
 package karat
 
 import (

@@ -1,6 +1,7 @@
 package karat
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"runtime"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/receipt"
@@ -227,4 +230,344 @@ func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 	id.Tokens = receipt.Hash(h.Sum(nil))
 	m.parts.found = &id
 	return id, nil
+}
+
+// VerifyOptions say how to verify a receipt. The zero value verifies all tokens.
+type VerifyOptions struct {
+	Key       ed25519.PublicKey // the only accepted signer; nil accepts any signature, and none
+	Template  string            // the chat template of the answer, instead of the model's
+	Positions []int             // tokens of the answer to verify, from 0; nil is all
+
+	// Progress is called with the verified tokens and their total. Progress may be nil.
+	Progress func(done, total int)
+}
+
+// Verdict is what came of verifying a receipt.
+type Verdict struct {
+	Findings []ReceiptFinding `json:"findings"` // none: the answer is verified
+	Tokens   int              `json:"tokens"`   // verified tokens of the answer
+	Signed   bool             `json:"signed"`   // by the key in the receipt
+	Draws    bool             `json:"draws"`    // each token was also chosen again from its logits
+	Distance float64          `json:"distance"` // greatest difference of log-probabilities, of an answer from a GPU
+}
+
+// ReceiptFinding is a way in which a receipt and a model differ.
+type ReceiptFinding struct {
+	// Kind is tampered, unsigned, signer, model, quantization, weights, vocabulary, template, adapters, engine or
+	// choice.
+	Kind string `json:"kind"`
+	At   int    `json:"at"` // token of the answer, from 0; -1 for the whole
+	Text string `json:"text"`
+}
+
+// Verified reports whether nothing differs.
+func (v *Verdict) Verified() bool { return len(v.Findings) == 0 }
+
+func (v *Verdict) find(kind string, at int, format string, args ...any) {
+	v.Findings = append(v.Findings, *newFinding(kind, at, format, args...))
+}
+
+func newFinding(kind string, at int, format string, args ...any) *ReceiptFinding {
+	return &ReceiptFinding{kind, at, fmt.Sprintf(format, args...)}
+}
+
+// verifyRows is the number of tokens verified in a step, about as fast together as one alone.
+const verifyRows = 64
+
+// Verify computes the answer of a receipt again, in steps of many tokens, and compares signature, parts of the model,
+// logits and choices. The model must have the receipt's Numerics. An error says why nothing could be compared; the
+// verdict says what differs.
+func (m *Model) Verify(ctx context.Context, r *Receipt, o VerifyOptions) (*Verdict, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	if err := m.makesTokens(); err != nil {
+		return nil, err
+	}
+	v := &Verdict{Findings: []ReceiptFinding{}}
+	v.signature(r.r, o.Key)
+	if len(v.Findings) > 0 {
+		return v, nil
+	}
+	if precision, kv := r.Numerics(); string(precision) != m.opened.Numerics.Precision ||
+		!r.r.Numerics.GPU && r.r.Numerics.KV != m.opened.Numerics.KV {
+		return nil, fmt.Errorf("the answer is computed again as %s, with %q for keys and values (Receipt.Numerics), "+
+			"and this model computes as %s, with %q", precision, kv, m.opened.Numerics.Precision, m.opened.Numerics.KV)
+	}
+	same, err := v.parts(ctx, m, r.r, o.Template)
+	if err != nil || !same {
+		return v, err
+	}
+	return v, v.logits(ctx, m, r.r, o)
+}
+
+// signature compares a signature, and its key with the one wanted.
+func (v *Verdict) signature(r *receipt.Receipt, key ed25519.PublicKey) {
+	switch err := r.CheckSignature(); {
+	case err == receipt.ErrUnsigned && key == nil:
+	case err == receipt.ErrUnsigned:
+		v.find("unsigned", -1, "%v, and one by a given key is wanted", err)
+	case err != nil:
+		v.find("tampered", -1, "%v", err)
+	case key != nil && !bytes.Equal(r.Key, key):
+		v.find("signer", -1, "another key signed the receipt: %x", r.Key)
+	default:
+		v.Signed = true
+	}
+}
+
+// parts compares the parts of a model with the receipt's, and reports whether logits can be compared.
+func (v *Verdict) parts(ctx context.Context, m *Model, r *receipt.Receipt, template string) (bool, error) {
+	own, err := m.identify(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch of := r.Model; {
+	case of.Settings != own.Settings:
+		v.find("model", -1, "the answer is of a model of other settings: %s", of.Name)
+	case of.Weights == own.Weights:
+	case !maps.Equal(of.Types, own.Types):
+		v.find("quantization", -1, "the answer is of weights of other types: %s has %s, this model %s", of.Name,
+			typesText(of.Types), typesText(own.Types))
+	default:
+		v.find("weights", -1, "the answer is of other weights of the same types: %s, root %x", of.Name, of.Weights[:8])
+	}
+	if r.Model.Tokens != own.Tokens {
+		v.find("vocabulary", -1, "the answer is of a model of another vocabulary")
+	}
+	if r.TemplateHash != (receipt.Hash{}) && r.TemplateHash != m.templateHash(template) {
+		v.find("template", -1, "another chat template than the model's rendered the prompt")
+	}
+	blend, err := m.blendOf(r)
+	var hash receipt.Hash
+	if err == nil && blend != nil {
+		hash = sha256.Sum256([]byte(blend.ID))
+	}
+	switch {
+	case err != nil:
+		v.find("adapters", -1, "%v", err)
+	case hash != r.AdaptersHash:
+		v.find("adapters", -1, "the answer is of other weights of the adapters")
+	}
+	return len(v.Findings) == 0, nil
+}
+
+// blendOf returns the adapters of a receipt: nil for none.
+func (m *Model) blendOf(r *receipt.Receipt) (*backend.Blend, error) {
+	if r.Adapters == nil {
+		return nil, nil
+	}
+	return m.blend(r.Adapters)
+}
+
+func typesText(types map[string]int) (text string) {
+	for _, t := range slices.Sorted(maps.Keys(types)) {
+		text += fmt.Sprintf(", %d of %s", types[t], t)
+	}
+	return text[min(2, len(text)):]
+}
+
+// templateHash returns the hash of a chat template, or of the model's for "".
+func (m *Model) templateHash(template string) receipt.Hash {
+	if template == "" {
+		template = m.opened.Checkpoint.Template()
+	}
+	return sha256.Sum256([]byte(template))
+}
+
+// logits computes prompt and answer again, and compares the logits and the choices. The first difference ends it.
+func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o VerifyOptions) error {
+	positions := slices.Clone(o.Positions)
+	slices.Sort(positions)
+	positions = slices.Compact(positions)
+	if n := len(positions); n > 0 && (positions[0] < 0 || positions[n-1] >= len(r.Answer)) {
+		return fmt.Errorf("tokens %d to %d of an answer of %d: they count from 0", positions[0], positions[n-1],
+			len(r.Answer))
+	}
+	all := o.Positions == nil
+	if all {
+		for i := range r.Answer {
+			positions = append(positions, i)
+		}
+	}
+	checkers, err := m.checkers(ctx, r, all)
+	if err != nil {
+		return err
+	}
+	v.Draws = checkers[0].sampler != nil
+	s := m.NewSession()
+	defer s.Close()
+	blend, err := m.blendOf(r)
+	if err != nil {
+		return err
+	}
+	s.s.Adapt(blend)
+	tokens := slices.Concat(r.Prompt, r.Answer)
+	for len(positions) > 0 {
+		first, n := positions[0], 1
+		for n < len(positions) && positions[n] == first+n && n < verifyRows {
+			n++
+		}
+		// The logits behind token i follow from the prompt and the tokens before i.
+		end := len(r.Prompt) + first + n - 1
+		rows, err := s.s.Feed(ctx, tokens[s.s.Len():end], n)
+		if err != nil {
+			return err
+		}
+		found, distances := make([]*ReceiptFinding, n), make([]float64, n)
+		var wg sync.WaitGroup
+		for i := range checkers {
+			wg.Go(func() {
+				for ; i < n; i += len(checkers) {
+					found[i], distances[i] = checkers[i%len(checkers)].check(first+i, rows[i])
+				}
+			})
+		}
+		wg.Wait()
+		for i, row := range rows {
+			v.Distance = max(v.Distance, distances[i])
+			if found[i] != nil {
+				v.Findings = append(v.Findings, *found[i])
+				return nil
+			}
+			s.s.Reuse(row)
+		}
+		positions = positions[n:]
+		v.Tokens += n
+		if o.Progress != nil {
+			o.Progress(v.Tokens, v.Tokens+len(positions))
+		}
+	}
+	return nil
+}
+
+// A checker compares tokens of an answer, in order. Several share an answer, each with a sampler of its own: what a
+// sampler draws for a token follows from the number of tokens before.
+type checker struct {
+	r       *receipt.Receipt
+	sampler *sample.Sampler // nil where choices cannot be repeated
+	grammar engine.Grammar  // nil for any text
+	history []int           // prompt and answer
+	next    int             // token of the answer that the sampler chooses next
+}
+
+// checkers returns as many checkers as there are processors, one for an answer with a grammar. Choices cannot be
+// repeated of single tokens, of a GPU, and of a form whose source the receipt does not have.
+func (m *Model) checkers(ctx context.Context, r *receipt.Receipt, all bool) ([]checker, error) {
+	checkers := make([]checker, runtime.GOMAXPROCS(0))
+	c := checker{r: r}
+	for _, id := range slices.Concat(r.Prompt, r.Answer) {
+		c.history = append(c.history, int(id))
+	}
+	draws := all && !r.Numerics.GPU && (r.Form == nil || r.Form.Kind != "other")
+	if draws && r.Form != nil {
+		g, err := grammarOf(r.Form)
+		if err == nil {
+			c.grammar, err = g.match(ctx, m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the receipt's form: %w", err)
+		}
+		checkers = checkers[:1]
+	}
+	for i := range checkers {
+		if draws {
+			o := options(&r.Sampling)
+			o.Tokens = m.opened.Tokenizer.LastToken() + 1
+			s, err := sample.New(o)
+			if err != nil {
+				return nil, fmt.Errorf("the receipt's sampling: %w", err)
+			}
+			c.sampler = s
+		}
+		checkers[i] = c
+	}
+	return checkers, nil
+}
+
+// check compares the logits behind a token, and the choice. Of a GPU's answer check returns the difference of
+// log-probabilities as well.
+func (c *checker) check(at int, logits []float32) (found *ReceiptFinding, distance float64) {
+	found, distance = c.logits(at, logits)
+	if found == nil && c.sampler != nil {
+		found = c.choice(at, logits)
+	}
+	return found, distance
+}
+
+func (c *checker) logits(at int, logits []float32) (*ReceiptFinding, float64) {
+	if !c.r.Numerics.GPU && receipt.Digest(logits) == c.r.DigestAt(at) {
+		return nil, 0
+	}
+	id := int(c.r.Answer[at])
+	of, _, err := sample.Logprobs(logits, []int{id}, 0)
+	if err != nil {
+		return newFinding("engine", at, "token %d: %v", at, err), 0
+	}
+	if c.r.Numerics.GPU {
+		d := math.Abs(of[0].Logprob - c.r.Logprobs[at])
+		if d <= c.r.Distance {
+			return nil, d
+		}
+		return newFinding("engine", at, "token %d: its log-probability is %.6f here, and %.6f in the receipt, "+
+			"more than %g apart", at, of[0].Logprob, c.r.Logprobs[at], c.r.Distance), d
+	}
+	rank := 1
+	for _, x := range logits {
+		if x > logits[id] {
+			rank++
+		}
+	}
+	return newFinding("engine", at, "token %d: other logits than here, of another engine or of other arithmetic; "+
+		"the token is number %d here, with probability %.3g", at, rank, math.Exp(of[0].Logprob)), 0
+}
+
+// grammarOf returns the grammar of a receipt.
+func grammarOf(f *receipt.Form) (*Grammar, error) {
+	switch f.Kind {
+	case "schema":
+		return JSONSchema([]byte(f.Source))
+	case "json":
+		return JSONObject(), nil
+	case "regexp":
+		return Regexp(f.Source)
+	case "gbnf":
+		return GBNF(f.Source)
+	case "lark":
+		return Lark(f.Source)
+	}
+	return nil, fmt.Errorf("%q is not known", f.Kind)
+}
+
+// choice chooses a token again, and compares.
+func (c *checker) choice(at int, logits []float32) *ReceiptFinding {
+	for ; c.next < at; c.next++ {
+		c.sampler.Pass(int(c.r.Answer[c.next]))
+	}
+	c.next++
+	history := c.history[:len(c.r.Prompt)+at]
+	var mask *sample.Mask
+	var err error
+	if c.grammar != nil {
+		mask, err = c.grammar.Mask()
+	}
+	var id int
+	switch {
+	case err != nil:
+	case mask != nil:
+		id, err = c.sampler.SampleMasked(logits, history, mask)
+	default:
+		id, err = c.sampler.Sample(logits, history)
+	}
+	if err == nil && c.grammar != nil {
+		err = c.grammar.Accept(id)
+	}
+	switch {
+	case err != nil:
+		return newFinding("choice", at, "token %d: %v", at, err)
+	case id != int(c.r.Answer[at]):
+		return newFinding("choice", at, "token %d: the logits and the sampling choose token %d, and the receipt has %d",
+			at, id, c.r.Answer[at])
+	}
+	return nil
 }

@@ -20,9 +20,9 @@
 // Marked strings (Mark) keep their marks through every operation; Template.Segments tells the bytes of the output that
 // came from marked strings from the template's own.
 //
-// Files in reading order: template.go, parse.go, parse_expr.go, lexer.go, statement.go, loop.go, macro.go,
-// expression.go, scope.go, builtin.go, filters.go, methods.go, format.go, tojson.go, attribute.go, compare.go,
-// number.go, iterate.go, print.go, unicode.go, decode.go, dict.go, text.go, value.go, budget.go, error.go.
+// Files in reading order: template.go, parse.go, parse_expr.go, lexer.go, expression.go, builtin.go, scope.go,
+// filters.go, statement.go, methods.go, compare.go, print.go, iterate.go, number.go, text.go, value.go, budget.go,
+// error.go.
 package jinja
 
 import (

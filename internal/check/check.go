@@ -5,8 +5,8 @@
 // catalogue.txt lists all findings; docs/checking.md is its table. A file is read once, a few rows of a tensor at a
 // time.
 //
-// Files in reading order: check.go, tower.go, values.go, compare.go, text.go, explain.go, settings.go, structure.go,
-// siblings.go, scan.go, prose.go, template.go, files.go, probe.go, report.go.
+// Files in reading order: check.go, tower.go, compare.go, text.go, explain.go, settings.go, structure.go, values.go,
+// scan.go, prose.go, files.go, template.go, report.go.
 package check
 
 import (

@@ -6,14 +6,17 @@
 // text, an alignment that is no multiple of 8, anything but padding after the last tensor, and sizes beyond the limits
 // of a header. Unlike ggml, arrays of arrays are read, and the padding after the last tensor may be missing.
 //
-// Files in reading order: gguf.go, stream.go, split.go, write.go, encode.go, header.go, metadata.go, value.go,
-// reader.go, dtype.go, sniff.go, error.go.
+// Files in reading order: split.go, write.go, gguf.go, header.go, metadata.go, value.go, reader.go, dtype.go.
 package gguf
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/mmap"
@@ -191,4 +194,91 @@ func (f *File) Paths() []string {
 		paths[i] = p.path
 	}
 	return paths
+}
+
+// signatures lists first bytes of formats that are often mistaken for GGUF.
+var signatures = []struct{ prefix, what string }{
+	{"PK\x03\x04", "a ZIP archive (a PyTorch .pt or .bin file is one, with pickled code in it, which is never run)"},
+	{"\x80\x02", pickle}, {"\x80\x03", pickle}, {"\x80\x04", pickle}, {"\x80\x05", pickle},
+	{"lmgg", oldGGML}, {"fmgg", oldGGML}, {"tjgg", oldGGML}, {"algg", oldGGML},
+	{"<!DOCTYPE", html}, {"<!doctype", html}, {"<html", html}, {"<HTML", html},
+	{"<?xml", "an XML file, perhaps a server's error message"},
+	{"version https://git-lfs", "a Git LFS pointer: the file itself was not downloaded"},
+	{"{", "a JSON file"},
+	{"\x1f\x8b", "a gzip file"},
+	{"\x28\xb5\x2f\xfd", "a Zstandard file"},
+	{"\x93NUMPY", "a NumPy file"},
+	{"\x89HDF\r\n", "an HDF5 file"},
+	{"\x7fELF", "a program"}, {"MZ", "a program"},
+	{"\x00\x00\x00\x00\x00\x00\x00\x00", "an empty download, which begins with zeros"},
+}
+
+const (
+	pickle  = "a Python pickle (an old PyTorch file): it holds code, which is never run; use safetensors or GGUF"
+	oldGGML = "a GGML file, older than GGUF"
+	html    = "a web page, perhaps a server's error message"
+)
+
+// identify names the format of a file without the magic of GGUF.
+func identify(head []byte) string {
+	if len(head) > 8 && head[8] == '{' && binary.LittleEndian.Uint64(head) < 100<<20 {
+		return "not a GGUF file, but a safetensors file"
+	}
+	text := bytes.TrimLeft(head, " \t\r\n\ufeff")
+	for _, s := range signatures {
+		if bytes.HasPrefix(head, []byte(s.prefix)) || bytes.HasPrefix(text, []byte(s.prefix)) {
+			return "not a GGUF file, but " + s.what
+		}
+	}
+	return fmt.Sprintf("not a GGUF file: it begins with %q", head[:min(4, len(head))])
+}
+
+// ErrNoKey is returned, wrapped, by Metadata's getters for an absent key.
+var ErrNoKey = errors.New("no such key")
+
+// Error describes a fault in a file, and its place.
+type Error struct {
+	Path     string // "" for a file given to Parse
+	Name     string // part of the file: header, key "K", tensor "T"; "" for the whole
+	Offset   int64  // of the offending bytes in the file
+	What     string
+	Declared string // the file's value; "" for none
+	Allowed  string // the allowed values; "" if What names them
+	Cause    error  // the error behind What; usually nil
+	Size     int64  // size of a truncated file, with Need; else 0
+	Need     int64  // least size of the truncated file by its tensors, or by its header
+	header   bool   // Need is of the header
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Error returns "PATH: NAME: byte OFFSET: WHAT (declared X, allowed Y)", or a plain sentence about a truncated file and
+// a file of another format.
+func (e *Error) Error() string {
+	switch {
+	case e.Need > 0 && e.header:
+		return fmt.Sprintf("%s is cut off: it has %d bytes, and its header needs %d or more. Download it again",
+			cmp.Or(e.Path, "the file"), e.Size, e.Need)
+	case e.Need > 0:
+		return fmt.Sprintf("%s is cut off: it has %d bytes, and its tensors need %d. Download it again",
+			cmp.Or(e.Path, "the file"), e.Size, e.Need)
+	}
+	var b strings.Builder
+	if e.Path != "" {
+		b.WriteString(e.Path + ": ")
+	}
+	if e.Name == "" {
+		return b.String() + e.What
+	}
+	fmt.Fprintf(&b, "%s: byte %d: %s", e.Name, e.Offset, e.What)
+	switch {
+	case e.Declared != "" && e.Allowed != "":
+		fmt.Fprintf(&b, " (declared %s, allowed %s)", e.Declared, e.Allowed)
+	case e.Declared != "":
+		fmt.Fprintf(&b, " (declared %s)", e.Declared)
+	case e.Allowed != "":
+		fmt.Fprintf(&b, " (allowed %s)", e.Allowed)
+	}
+	return b.String()
 }

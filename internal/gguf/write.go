@@ -2,12 +2,16 @@ package gguf
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"reflect"
+	"slices"
 
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -125,6 +129,236 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	})
 	if err != nil {
 		return fmt.Errorf("write: %s: %w", path, err)
+	}
+	return nil
+}
+
+// KeyValue is a metadata key with its value. A value is of a type that Value.Any returns (uint8 to float64, bool,
+// string, slices of these, []any of slices), or a Value of another file, whose bytes are copied.
+type KeyValue struct {
+	Key   string
+	Value any
+}
+
+// appendHeader returns the bytes before the tensors' data and its padding.
+func appendHeader(metadata []KeyValue, tensors []tensor.Tensor) (b []byte, err error) {
+	alignment := defaultAlignment
+	b = append(b, magic...)
+	b = le.AppendUint32(b, 3)
+	b = le.AppendUint64(b, uint64(len(tensors)))
+	b = le.AppendUint64(b, uint64(len(metadata)))
+	for _, kv := range metadata {
+		b = appendString(b, kv.Key)
+		if b, err = appendValue(b, kv.Value); err != nil {
+			return nil, fmt.Errorf("key %q: %w", kv.Key, err)
+		}
+		if a, ok := kv.Value.(uint32); ok && kv.Key == alignmentKey {
+			alignment = int(a)
+		}
+	}
+	offset := int64(0)
+	for _, t := range tensors {
+		id, ok := idOf(t.DType)
+		if !ok {
+			return nil, fmt.Errorf("tensor %q: GGUF has no elements of type %v", t.Name, t.DType)
+		}
+		b = appendString(b, t.Name)
+		b = le.AppendUint32(b, uint32(len(t.Shape)))
+		for i := len(t.Shape) - 1; i >= 0; i-- {
+			b = le.AppendUint64(b, uint64(t.Shape[i]))
+		}
+		b = le.AppendUint32(b, id)
+		b = le.AppendUint64(b, uint64(offset))
+		n, err := tensor.Bytes(t.DType, t.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		offset = alignUp(offset+int64(n), alignment)
+	}
+	return b, nil
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(le.AppendUint64(b, uint64(len(s))), s...)
+}
+
+// appendValue appends x after its type.
+func appendValue(b []byte, x any) ([]byte, error) {
+	if v, ok := x.(Value); ok {
+		b = le.AppendUint32(b, uint32(v.typ))
+		err := mmap.Guard(func() error {
+			b = append(b, v.data...)
+			return nil
+		})
+		return b, err
+	}
+	t, err := typeOf(reflect.TypeOf(x))
+	if err != nil {
+		return nil, err
+	}
+	return appendBody(le.AppendUint32(b, uint32(t)), x)
+}
+
+// appendBody appends x without its type.
+func appendBody(b []byte, x any) ([]byte, error) {
+	switch x := x.(type) {
+	case string:
+		return appendString(b, x), nil
+	case []string:
+		b = le.AppendUint32(b, uint32(String))
+		b = le.AppendUint64(b, uint64(len(x)))
+		for _, s := range x {
+			b = appendString(b, s)
+		}
+		return b, nil
+	case []any:
+		return appendArrays(b, x)
+	}
+	if v := reflect.ValueOf(x); v.Kind() == reflect.Slice {
+		elem, err := typeOf(v.Type().Elem())
+		if err != nil {
+			return nil, err
+		}
+		b = le.AppendUint32(b, uint32(elem))
+		b = le.AppendUint64(b, uint64(v.Len()))
+	}
+	return binary.Append(b, le, x)
+}
+
+func appendArrays(b []byte, arrays []any) (_ []byte, err error) {
+	b = le.AppendUint32(b, uint32(Array))
+	b = le.AppendUint64(b, uint64(len(arrays)))
+	for _, x := range arrays {
+		if reflect.ValueOf(x).Kind() != reflect.Slice {
+			return nil, fmt.Errorf("a %T among arrays", x)
+		}
+		if b, err = appendBody(b, x); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// typeOf returns the format's type for values of t.
+func typeOf(t reflect.Type) (Type, error) {
+	if t != nil {
+		if t.Kind() == reflect.Slice {
+			return Array, nil
+		}
+		for i := range numTypes {
+			if i != Array && types[i].name == t.Kind().String() {
+				return i, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("GGUF has no values of type %v", t)
+}
+
+const (
+	firstRead = 1 << 20 // of a header
+	small     = 1 << 20 // bytes of a tensor read at once
+)
+
+// Source is a file that cannot be mapped: the bytes, or a reader of the bytes.
+type Source struct {
+	Name string // NAME-00001-of-0000N.gguf tells a part's place in a split model
+	Data []byte // the whole file; nil if At reads the file
+
+	At   io.ReaderAt
+	Size int64 // size of the file behind At
+}
+
+// Read reads a file that cannot be mapped, or all parts of a split model, in any order. Large tensors of files without
+// Data have a Source in place of Data. All files must stay readable, and their Data unchanged, while the File is used.
+func Read(files ...Source) (*File, error) {
+	if len(files) == 0 {
+		return nil, errors.New("a model of no files")
+	}
+	prefix, _, count, split := splitName(files[0].Name)
+	if !split {
+		if len(files) > 1 {
+			return nil,
+				fmt.Errorf("%s is no part of a split model, whose %d files would be named NAME-00001-of-%05[2]d.gguf",
+					files[0].Name, len(files))
+		}
+		f, err := files[0].read()
+		if err == nil {
+			err = f.checkAlone()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+	if len(files) > count {
+		return nil, fmt.Errorf("%d files, %s is one of %d", len(files), files[0].Name, count)
+	}
+	return openSplit(prefix, count, func(path, what string) (*File, error) {
+		i := slices.IndexFunc(files, func(s Source) bool { return s.Name == path })
+		if i < 0 {
+			return nil, fmt.Errorf("%s%s is not among the files", what, path)
+		}
+		return files[i].read()
+	})
+}
+
+// read reads a file without looking at its place in a split model.
+func (s *Source) read() (f *File, err error) {
+	switch {
+	case s.Data != nil:
+		f, err = parse(s.Data)
+	case s.At != nil:
+		f, err = s.readPieces()
+	default:
+		err = errors.New("neither its Data nor At is there")
+	}
+	if err != nil {
+		return nil, withPath(err, s.Name)
+	}
+	f.parts[0].path = s.Name
+	return f, nil
+}
+
+// readPieces reads a file, and leaves large tensors unread.
+func (s *Source) readPieces() (*File, error) {
+	if int64(int(s.Size)) != s.Size || s.Size < 0 {
+		return nil, fmt.Errorf("a file of %d bytes", s.Size)
+	}
+	f, err := readStart(s.At, int(s.Size))
+	if err != nil {
+		return nil, err
+	}
+	return f, f.fill(func(t *tensor.Tensor, at int64, size int) error {
+		if size > small {
+			t.Source, t.At = s.At, at
+			return nil
+		}
+		t.Data = make([]byte, size)
+		return readFull(s.At, t.Data, at)
+	})
+}
+
+// readStart reads the header, and as little behind the header as is easy.
+func readStart(r io.ReaderAt, size int) (*File, error) {
+	var data []byte
+	for n := firstRead; ; n *= 4 {
+		had := len(data)
+		data = append(data, make([]byte, min(n, size, maxHeader)-had)...)
+		if err := readFull(r, data[had:], int64(had)); err != nil {
+			return nil, fmt.Errorf("header: %w", err)
+		}
+		f, err := readFile(data, size)
+		if err == nil || len(data) == min(size, maxHeader) { // else the cause may be a lack of bytes
+			return f, err
+		}
+	}
+}
+
+// readFull reads all of b.
+func readFull(r io.ReaderAt, b []byte, at int64) error {
+	n, err := r.ReadAt(b, at)
+	if n < len(b) {
+		return fmt.Errorf("%d of %d bytes at %d: %w", n, len(b), at, err)
 	}
 	return nil
 }

@@ -11,9 +11,8 @@
 // part does not depend on the stack, so it is done once, at whatever depth. Only tokens that go beyond the part's end
 // are examined for each stack. XGrammar (2024) and llguidance (2025) divide the work in a similar way.
 //
-// Files in reading order: turn.go, budget.go, schema.go, schema_object.go, schema_string.go, schema_merge.go,
-// schema_ref.go, lark.go, gbnf.go, regexp.go, json.go, mask.go, matcher.go, token.go, node.go, number.go, rune.go,
-// term.go, work.go, room.go, vocabulary.go, grammar.go.
+// Files in reading order: turn.go, schema.go, schema_object.go, schema_merge.go, lark.go, gbnf.go, regexp.go, json.go,
+// mask.go, token.go, node.go, number.go, rune.go, term.go, work.go, grammar.go.
 package grammar
 
 import (

@@ -10,7 +10,7 @@
 // with at most 131072 tensors of at most 8 dimensions, so that a bad file costs little memory. PyTorch's pickle files
 // are never read.
 //
-// Files in reading order: safetensors.go, index.go, write.go, header.go, scanner.go.
+// Files in reading order: safetensors.go, index.go, write.go, header.go.
 package safetensors
 
 import (

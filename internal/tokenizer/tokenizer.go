@@ -12,9 +12,8 @@
 // token; clean_up_tokenization_spaces is ignored. Unicode classes are the Go release's (Unicode 15.0 in Go 1.26): a
 // character assigned later is neither letter nor number here.
 //
-// Files in reading order: tokenizer.go, tojson.go, togguf.go, unigram.go, json.go, gguf.go, jsonvocab.go, decode.go,
-// pipeline.go, encode.go, same.go, sentencepiece.go, splitruns.go, pre.go, wordpiece.go, config.go, vocab.go,
-// added.go, split.go, bpe.go, normalize.go, watch.go.
+// Files in reading order: tojson.go, togguf.go, unigram.go, tokenizer.go, sentencepiece.go, json.go, gguf.go,
+// pipeline.go, encode.go, splitruns.go, pre.go, wordpiece.go, vocab.go, split.go, bpe.go, normalize.go, watch.go.
 package tokenizer
 
 import (

@@ -1,10 +1,16 @@
 // Package gguf translates the metadata of GGUF files into settings, and back.
 //
-// Files in reading order: tokenizer.go, read.go, familykeys.go, layers.go, rope.go, reader.go, write.go,
-// writelayers.go, writerope.go, writer.go, keys.go.
+// Files in reading order: tokenizer.go, read.go, layers.go, rope.go, reader.go, write.go, keys.go.
 package gguf
 
-import "github.com/karat-run/karat/internal/family"
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/karat-run/karat/internal/checkpoint/settings"
+	"github.com/karat-run/karat/internal/family"
+)
 
 // keys maps canonical settings that families share to GGUF's keys without the architecture's prefix. The settings of
 // moreKeys need more than copying.
@@ -85,3 +91,140 @@ var longFactors = []struct{ tensor, setting string }{
 
 // recurrent is the key with a flag for each layer, for files whose full layers are at no interval.
 const recurrent = "attention.recurrent_layers"
+
+// readFamilyKeys reads the keys of this family alone.
+func (r *reader) readFamilyKeys() {
+	products := map[string]float64{} // products by setting
+	for _, k := range r.Family.Keys {
+		if k.Kind == family.Never {
+			if v := r.value(k.GGUF); v != nil && v != false {
+				r.errorf(k.GGUF, "is %s, and false in models of architecture %s", family.Show(v), r.Arch)
+			}
+		}
+		if k.Kind == family.Word && !strings.HasPrefix(k.GGUF, "rope.") { // others are read by rope
+			if v := r.value(k.GGUF); v != nil && v != k.Text {
+				r.errorf(k.GGUF, "is %s, and %q in models of architecture %s", family.Show(v), k.Text, r.Arch)
+			}
+		}
+		if k.Kind == family.Experts {
+			r.Values[k.Setting] = r.Values.Int("num_experts") > 0
+		}
+		if k.Setting == "" || keys[k.Setting] != "" || k.Kind == family.Experts || k.Kind == family.NextLayers {
+			continue
+		}
+		if k.Kind == family.Truth {
+			r.readTruth(k)
+			continue
+		}
+		if k.Kind == family.Sections {
+			r.readSections(k)
+			continue
+		}
+		if k.Kind == family.Switch {
+			r.readSwitch(k)
+			continue
+		}
+		n, ok := r.number(ownKey(k))
+		switch {
+		case k.Scale != nil:
+			r.readScale(k, n, ok)
+		case ok && k.Kind == family.Choice:
+			r.readChoice(k, n)
+		case ok && k.Kind == family.Product:
+			products[k.Setting] = n // the divisor's key may come later
+		case ok && (n != 0 || !k.Nil):
+			r.Values[k.Setting] = n
+		}
+	}
+	for _, k := range r.Family.Keys {
+		if n, ok := products[k.Setting]; ok {
+			r.readProduct(k, n)
+		}
+	}
+	if r.Family.FromGGUF != nil {
+		r.Family.FromGGUF(r.Values, &family.File{Tensors: func(name string) (any, bool) {
+			_, ok := r.set.ByName[name]
+			return settings.Rows(r.set, name), ok
+		}})
+	}
+}
+
+// readSections reads three numbers, and a fourth, 0.
+func (r *reader) readSections(k family.Key) {
+	n := r.numbers(k.GGUF)
+	if len(n) == 0 {
+		return
+	}
+	if len(n) != 4 || n[3] != 0 {
+		r.errorf(k.GGUF, "is %s, expected three numbers and a 0", family.Show(n))
+		return
+	}
+	r.Values[k.Setting] = []any{n[0], n[1], n[2]}
+}
+
+// readTruth reads a setting that is true or false, false by default.
+func (r *reader) readTruth(k family.Key) {
+	v := r.value(ownKey(k))
+	b, ok := v.(bool)
+	if v != nil && !ok {
+		r.errorf(ownKey(k), "is %s, expected true or false", family.Show(v))
+	}
+	if v != nil || !k.Unusual {
+		r.Values[k.Setting] = b
+	}
+}
+
+// readChoice reads a setting from a list of words.
+func (r *reader) readChoice(k family.Key, n float64) {
+	for i, word := range k.Words {
+		if float64(i) == n && word != "" {
+			r.Values[k.Setting] = word
+			return
+		}
+	}
+	r.errorf(ownKey(k), "is %v, expected one of %q by its index", n, k.Words)
+}
+
+// readScale reads the attention's scale, the inverse root of the setting.
+func (r *reader) readScale(k family.Key, scale float64, ok bool) {
+	own := ownKey(k)
+	if !ok {
+		x := k.Scale.Absent(r.Values)
+		r.Values[k.Setting] = x
+		r.Notes = append(r.Notes, fmt.Sprintf("the file has no key %s.%s: assuming 1/sqrt(%v)", r.Arch, own, x))
+		return
+	}
+	if !(scale >= k.Scale.Min && scale <= k.Scale.Max) {
+		r.errorf(own, "is %v, expected %v to %v", scale, k.Scale.Min, k.Scale.Max)
+		return
+	}
+	q := 1 / (scale * scale)
+	if n := math.Round(q); math.Abs(q-n) < 1e-5*n { // the key is a rounded root of a whole number
+		q = n
+	}
+	r.Values[k.Setting] = q
+}
+
+// readSwitch reads a Switch.
+func (r *reader) readSwitch(k family.Key) {
+	switch v := r.value(k.GGUF).(type) {
+	case nil:
+		r.Values[k.Setting] = k.Text
+	case bool:
+		if v {
+			r.Values[k.Setting] = k.Text
+		}
+	default:
+		r.errorf(k.GGUF, "is %s, expected true or false", family.Show(v))
+	}
+}
+
+// readProduct reads a Product.
+func (r *reader) readProduct(k family.Key, n float64) {
+	of, _ := r.Values[k.Of].(float64)
+	if !(of >= 1) || n/of != math.Trunc(n/of) {
+		r.errorf(k.GGUF, "is %v, no multiple of %s, %s", n, r.Key(k.Of), family.Show(r.Values[k.Of]))
+		return
+	}
+	r.Values[k.Setting] = n / of
+}

@@ -118,3 +118,110 @@ func readTransposed(m *module, name string) (q, scales tensor.Tensor, err error)
 	}
 	return q, scales, err
 }
+
+// awq reads the packing of AutoAWQ's gemm kernel: words along a weight's rows, of eight codes in another order.
+type awq struct {
+	Bits    int
+	WBits   int `json:"w_bit"`
+	Group   int `json:"group_size"`
+	QGroup  int `json:"q_group_size"`
+	Version string
+	Format  string // the same, in GPTQModel's files
+}
+
+func (p *awq) validate() error {
+	p.Bits, p.Group = cmp.Or(p.Bits, p.WBits, 4), cmp.Or(p.Group, p.QGroup, 128) // AutoAWQ's defaults (_config.py)
+	if v := cmp.Or(p.Version, p.Format, "gemm"); !strings.EqualFold(v, "gemm") {
+		return fmt.Errorf("version %q of AWQ is not read: its codes are in an order of that kernel; %s", v, advice)
+	}
+	if p.Group < -1 {
+		return fmt.Errorf("group_size is %d, expected columns, or -1 for all", p.Group)
+	}
+	if p.Bits != 4 {
+		return fmt.Errorf("bits is %d, expected 4", p.Bits)
+	}
+	return nil
+}
+
+func (p *awq) Name() string { return describe("AWQ", p.Bits, p.Group) }
+
+func (p *awq) weight(m *module) (tensor.Tensor, error) {
+	q, scales, err := readTransposed(m, "AWQ")
+	if err != nil {
+		return q, err
+	}
+	x := &matrix{codes: &codes{data: q.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder},
+		values: naturals, rows: q.Shape[1] * 8, columns: q.Shape[0], scale: byGroups(scales),
+		halves: scales.DType == tensor.F16, bounded: true}
+	groups, err := x.fit(scales, p.Group)
+	if err != nil {
+		return q, err
+	}
+	zeros, err := m.need("qzeros", words, tensor.Shape{groups, q.Shape[1]})
+	if err != nil {
+		return q, err
+	}
+	z := &codes{data: zeros.Data, bits: 4, line: q.Shape[1], word: 1, across: true, order: &awqOrder}
+	x.zero = z.grid(0)
+	return x.tensor(m, tensor.Shape{x.rows, x.columns})
+}
+
+// readFours reads 4-bit floats, two to a byte, the first in the low half. Groups of 16 have E4M3 scales, and the whole
+// has a factor: compressed-tensors divides scales by weight_global_scale, ModelOpt multiplies scales by weight_scale_2.
+// Groups of 32 have E8M0 scales.
+func readFours(m *module, w tensor.Tensor, group int, factor string) (tensor.Tensor, error) {
+	matrices, rows, columns, err := splitShape(w.Shape)
+	if m.turned {
+		rows, columns = columns, rows
+	}
+	if err == nil {
+		_, ending := split(w.Name)
+		err = wants(cmp.Or(ending, "codes"), w, []tensor.DType{tensor.U8}, w.Shape)
+	}
+	if columns *= 2; err == nil && columns%8 != 0 {
+		err = fmt.Errorf("rows of %d codes, expected a multiple of 8", columns)
+	}
+	if err == nil && group != 16 && group != 32 {
+		err = fmt.Errorf("groups of %d, expected 16 or 32", group)
+	}
+	if err != nil {
+		return w, err
+	}
+	types := []tensor.DType{tensor.F8_E4M3}
+	if group == 32 {
+		types = []tensor.DType{tensor.U8, tensor.F8_E8M0}
+	}
+	x := &matrix{codes: &codes{data: w.Data, bits: 4, line: columns / 8, word: 1}, values: e2m1, rows: matrices * rows,
+		columns: columns, inBF16: group == 32}
+	want := reshape(w.Shape, rows, x.divide(group))
+	if m.turned {
+		want = reshape(w.Shape, x.divide(group), rows)
+		x.codes = &upright{w.Data, 4, rows, columns}
+	}
+	scale, err := m.scale("weight_scale", types, want)
+	if err != nil {
+		return w, err
+	}
+	if x.scale = byRows(scale, rows, 1); m.turned {
+		x.scale = turnedScales(scale, rows, 1)
+	}
+	if group == 16 {
+		all, err := m.need(factor, []tensor.DType{tensor.F32}, scalars(reshape(w.Shape, rows, columns))...)
+		if err != nil {
+			return w, err
+		}
+		by, err := whole(factor, all, x.rows)
+		if err != nil {
+			return w, err
+		}
+		plain := x.scale
+		x.divides = factor != "weight_scale_2"
+		if x.scale = func(row, group int) float32 { return plain(row, group) * by(row, group) }; x.divides {
+			x.scale = func(row, group int) float32 { return plain(row, group) / by(row, group) }
+		}
+		if !isSigned(scale.Data) {
+			x.plain, x.factor = plain, by
+		}
+	}
+	return x.tensor(m, reshape(w.Shape, rows, columns))
+}

@@ -1,8 +1,11 @@
 package packing
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -200,3 +203,122 @@ func reshape(like tensor.Shape, rows, columns int) tensor.Shape {
 
 // upTo returns a/b, rounded up.
 func upTo(a, b int) int { return a/b + min(a%b, 1) }
+
+// pattern is a Python pattern, matched from the start of a name. Patterns that begin with a negative look ahead, as
+// ^(?!.*experts).*, are read as two.
+type pattern struct {
+	is  *regexp.Regexp
+	not []*regexp.Regexp
+}
+
+// parsePattern reads a pattern. Looks is set for an error about other ways to look around.
+func parsePattern(text string) (p *pattern, looks bool, err error) {
+	compile := func(text string) (re *regexp.Regexp) {
+		if err == nil {
+			re, err = regexp.Compile("^(?:" + text + ")")
+		}
+		return re
+	}
+	p = &pattern{}
+	for rest := text; ; {
+		look, after, ok := cutLook(rest)
+		if !ok {
+			p.is = compile(rest)
+			break
+		}
+		p.not, rest = append(p.not, compile(look)), after
+	}
+	e := (*syntax.Error)(nil)
+	looks = errors.As(err, &e) && (e.Code == syntax.ErrInvalidPerlOp || e.Code == syntax.ErrInvalidNamedCapture)
+	return p, looks, err
+}
+
+// cutLook cuts a negative look ahead from the start of a pattern without alternatives.
+func cutLook(text string) (look, rest string, ok bool) {
+	body, ok := strings.CutPrefix(strings.TrimPrefix(text, "^"), "(?!")
+	end, depth, class := -1, 1, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case c == '\\':
+			i++
+		case class:
+			class = c != ']'
+		case c == '[':
+			class = true
+			for _, first := range "^]" { // a bracket that comes first is in the class
+				if i+1 < len(body) && body[i+1] == byte(first) {
+					i++
+				}
+			}
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth == 0 && end < 0 {
+				end = i
+			}
+		case c == '|' && end >= 0 && depth == 0:
+			return "", "", false
+		}
+	}
+	if !ok || end < 0 {
+		return "", "", false
+	}
+	return body[:end], body[end+1:], true
+}
+
+// matches reports whether a name begins as the pattern says.
+func (p *pattern) matches(name string) bool {
+	for _, not := range p.not {
+		if not.MatchString(name) {
+			return false
+		}
+	}
+	return p.is.MatchString(name)
+}
+
+// Reorder returns a packed weight with its columns, outer times inner runs, as inner times outer runs. The codes are
+// copied and nothing is decoded. Reorder reports false where runs divide bytes or groups, and for other tensors.
+func Reorder(t tensor.Tensor, outer, inner int) (tensor.Tensor, bool) {
+	x, ok := t.Source.(*matrix)
+	if !ok || x.groups != nil || t.At != 0 {
+		return t, false
+	}
+	run := x.columns / (outer * inner)
+	place := func(i int) int { return i%outer*inner + i/outer } // of the run that comes i-th
+	y, bytes := *x, run
+	var in, out []byte
+	switch c := x.codes.(type) {
+	case *octets:
+		in, out = c.data, make([]byte, len(c.data))
+		y.codes = &octets{out, c.columns}
+	case *codes:
+		in, out, bytes = c.data, make([]byte, len(c.data)), run/2
+		own := *c
+		own.data, y.codes = out, &own
+		ok = c.bits == 4 && run%8 == 0 && c.word == 1 && !c.across && c.order == nil
+	default:
+		ok = false
+	}
+	if !ok || x.columns%(outer*inner) != 0 || x.group < x.columns && run%x.group != 0 {
+		return t, false
+	}
+	row := bytes * outer * inner
+	for at := 0; at < x.rows*row; at += row {
+		for i := range outer * inner {
+			copy(out[at+i*bytes:at+(i+1)*bytes], in[at+place(i)*bytes:])
+		}
+	}
+	moved := func(g grid) grid {
+		if g == nil || x.group == x.columns {
+			return g
+		}
+		per := run / x.group
+		return func(row, group int) float32 { return g(row, place(group/per)*per+group%per) }
+	}
+	y.scale, y.zero, y.bias, y.plain = moved(x.scale), moved(x.zero), moved(x.bias), moved(x.plain)
+	if y.coded = nil; x.coded != nil {
+		y.code()
+	}
+	t.Source = &y
+	return t, true
+}

@@ -5,15 +5,17 @@
 // each weight. Values are decoded when they are read; nothing of the files is copied. Every part of a folder belongs to
 // a weight: a scale, a zero point or an index that no weight claims is an error.
 //
-// Files in reading order: packing.go, apply.go; the methods: compressed.go, pattern.go, modelopt.go, fp8.go, mlx.go,
-// awq.go, gptq.go, plain.go, refused.go; and the weights of methods: fours.go, misread.go, matrix.go, blocks.go,
-// module.go, reorder.go, codes.go, grid.go.
+// Files in reading order: packing.go; the methods: compressed.go, modelopt.go, fp8.go, mlx.go, gptq.go, plain.go,
+// refused.go; and the weights of methods: matrix.go, blocks.go, module.go, codes.go, grid.go.
 package packing
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/jsonerr"
@@ -145,4 +147,84 @@ func (d *description) method() (method, error) {
 		return &mlx{}, nil
 	}
 	return nil, refuse(d.Method, d.Algo)
+}
+
+// maxErrors bounds the report on a folder all of whose weights fail.
+const maxErrors = 3
+
+// Unpacked holds a folder's tensors, with a single tensor in place of each packed weight's parts. Scales of
+// activations, which are computed in floating point here, are set aside.
+type Unpacked struct {
+	Tensors []tensor.Tensor
+	Name    string // of the packing; "" where no weight is packed
+	Aside   int    // number of scales set aside
+	Scales  []Scales
+}
+
+// Scales are the scales of a weight, in sound folders greater than 0, or where Signed is set other than 0.
+type Scales struct {
+	tensor.Tensor
+	Signed bool
+}
+
+// Apply makes the weights of a folder's tensors. File returns the name of the file with a tensor, for errors; turned
+// reports whether a tensor of matrices outside modules has these as [in, out].
+func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string, turned func(name string) bool) (
+	u Unpacked, err error) {
+	if p, ok := p.method.(*plain); ok {
+		return p.apply(all, file)
+	}
+	modules, split := map[string]*module{}, splitter(all)
+	for _, t := range all {
+		if name, ending := split(t.Name); ending != "" {
+			if modules[name] == nil {
+				modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}, read: map[string]bool{}}
+			}
+			m := modules[name]
+			m.parts[ending] = t
+			if t.Name == name {
+				m.bare, m.turned = true, turned(name)
+			}
+		}
+	}
+	var errs []error
+	for _, t := range all {
+		name, ending := split(t.Name)
+		m := modules[name]
+		if ending == "" || kinds[ending] == codesPart && m.plain() {
+			u.Tensors = append(u.Tensors, t)
+		} else if kinds[ending] == codesPart {
+			w, err := p.weight(m)
+			if err != nil {
+				errs, m.failed = append(errs, fmt.Errorf("%s: tensor %s: %w", file(t.Name), name, err)), true
+			}
+			u.Tensors, u.Scales, u.Name = append(u.Tensors, w), append(u.Scales, m.scales...), p.Name()
+		} else if k := kinds[ending]; k == ofCache || k == ofActivations && m.packed() {
+			u.Aside++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		m := modules[name]
+		for _, ending := range m.unread() {
+			of := m.parts[ending].Name
+			errs = append(errs, fmt.Errorf("%s: tensor %s: no weight claims it%s", file(of), of, m.owner()))
+		}
+	}
+	return u, joinErrors(errs)
+}
+
+// joinErrors returns the first errors, in a line, and the number of the others.
+func joinErrors(errs []error) error {
+	var texts []string
+	for i, err := range errs {
+		if i == maxErrors {
+			texts = append(texts, fmt.Sprintf("and %d errors more", len(errs)-i))
+			break
+		}
+		texts = append(texts, err.Error())
+	}
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
