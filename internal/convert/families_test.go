@@ -48,6 +48,7 @@ var ours = map[string]map[string]string{
 	},
 	"ernie45":       {"tokenizer.ggml.pre": "as olmo3: the converter was told so"},
 	"stablelm2-12b": {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
+	"eurobert":      {"tokenizer.ggml.pre": "the converter was told llama-bpe; the folder's tokenizer splits as modern-bert's, and composes"},
 	"falcon-7b":     {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
 	"glm4":          {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {

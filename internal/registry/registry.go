@@ -10,6 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
 	ernie45 "github.com/karat-run/karat/internal/arch/ernie4_5"
+	"github.com/karat-run/karat/internal/arch/eurobert"
 	"github.com/karat-run/karat/internal/arch/exaone4"
 	"github.com/karat-run/karat/internal/arch/falcon"
 	"github.com/karat-run/karat/internal/arch/falconh1"
@@ -94,6 +95,7 @@ var Families = []*family.Family{
 	&falcon.Family,
 	&granitemoe.Family,
 	&olmoe.Family,
+	&eurobert.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
