@@ -49,8 +49,12 @@ var ours = map[string]map[string]string{
 	"ernie45":       {"tokenizer.ggml.pre": "as olmo3: the converter was told so"},
 	"stablelm2-12b": {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
 	"eurobert":      {"tokenizer.ggml.pre": "the converter was told llama-bpe; the folder's tokenizer splits as modern-bert's, and composes"},
-	"falcon-7b":     {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
-	"glm4":          {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
+	"nomicbert": {
+		"nomic-bert.attention.key_length":   "published config.json has no such key; the width is the model's by its heads",
+		"nomic-bert.attention.value_length": "likewise",
+	},
+	"falcon-7b": {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
+	"glm4":      {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
 		"glm4moe.block_count":          "the layer behind the last is set aside; llama.cpp does not open a file that counts it and lacks its tensors",
 		"glm4moe.nextn_predict_layers": "see block_count",

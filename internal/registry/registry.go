@@ -35,6 +35,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/mistral3"
 	modernbert "github.com/karat-run/karat/internal/arch/modern-bert"
 	"github.com/karat-run/karat/internal/arch/nemotronh"
+	nomicbert "github.com/karat-run/karat/internal/arch/nomic-bert"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/olmoe"
 	"github.com/karat-run/karat/internal/arch/phi3"
@@ -96,6 +97,7 @@ var Families = []*family.Family{
 	&granitemoe.Family,
 	&olmoe.Family,
 	&eurobert.Family,
+	&nomicbert.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
