@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab/mistake"
+	"github.com/karat-run/karat/internal/round"
 )
 
 func load(t *testing.T, name string) *Model {
@@ -267,6 +268,36 @@ func allNamed(t *testing.T, m *Model, match string, every int) {
 	}
 	if len(r.Results) < 3 {
 		t.Errorf("%s: %d engines", match, len(r.Results))
+	}
+}
+
+// TestOverflow wants numbers that are far out, and numbers that float32 does not have, named as others are.
+func TestOverflow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	models := map[string]*Model{}
+	for i, c := range []struct{ model, class, fault string }{
+		{"tiny-gemma4", "", "rope_factors=multiplied@sliding"}, {"tiny-gemma4", "", "rope_factors=multiplied@full"},
+		{"tiny-gemma4", "f32", "rope_factors=overflow@full"}, {"tiny-gemma4", "", "rope_factors=multiplied@all"},
+		{"tiny-llama", "f32", "embed_scale=1e30"}, {"tiny-llama", "f32", "weight_scale:ffn_norm=1e30@1"},
+		{"tiny-llama", "", "norm_eps:ffn_norm=1e30@all"}, {"gpt2", "", "norm_eps:ffn_norm=1e30@1"},
+		{"gpt-oss", "", "attention_scale=1e30@all"}, {"phi3", "", "rope_magnitude=1e30@all"},
+		{"tiny-llama", "f32", "attention_scale=1e10@1"}, {"tiny-gemma4", "", "attention_scale=1e-30@1"},
+		{"tiny-gemma4", "", "rope_theta=1e30@all"}, {"tiny-gemma4", "", "ple_scale=1e30"},
+		{"tiny-llama", "", "logits_scale=1e30"}, {"mixtral", "", "weight_scale:ffn_experts=1e30@1"},
+	} {
+		if !golden.Slow() && i%3 != 2 {
+			continue
+		}
+		if models[c.model] == nil {
+			models[c.model] = load(t, c.model)
+		}
+		e := &example{model: models[c.model], condition: Multi, faults: parsed(t, c.fault), taps: AllTaps, longest: 24}
+		e.class.Activations = round.Format(c.class)
+		if x, err := e.run(t.Context()); err != nil || x == nil || len(x.Failed) > 0 {
+			t.Errorf("%v: %s", err, x.Line())
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ func injected(cause, op string, layers ...int) mistake.Injected {
 // TestScore scores made-up diagnoses: right, blind, vague and wrong ones.
 func TestScore(t *testing.T) {
 	scale := injected("attention_scale", "Attention", 0, 1, 2)
-	strange := injected("x_norm_half", "RMSNorm", 1)
+	strange := injected("x_norm_abs", "RMSNorm", 1)
 	cap := injected("softcap_missing", "Softcap")
 	bf16 := finding("numeric_activations", "Linear", 0, 1, 2)
 	for _, c := range []struct {

@@ -140,8 +140,8 @@ func TestProbe(t *testing.T) {
 // the layers: a wrong name is worse than none.
 func TestUnknown(t *testing.T) {
 	for i, c := range []struct{ model, fault string }{
-		{"tiny-qwen3", "x_norm_half:attn_norm@1"}, {"tiny-qwen3", "x_heads_exchanged@2"}, {"tiny-gemma3", "x_row_stuck:ffn_up@0-1"},
-		{"tiny-gemma3", "x_clipped@3"}, {"tiny-llama", "x_rope_reversed:attn_q_rope@0"}, {"tiny-gemma4", "x_norm_half:post_attention_norm@6"},
+		{"tiny-qwen3", "x_norm_abs:attn_norm@1"}, {"tiny-qwen3", "x_heads_exchanged@2"}, {"tiny-gemma3", "x_row_stuck:ffn_up@0-1"},
+		{"tiny-gemma3", "x_clipped@3"}, {"tiny-llama", "x_rope_reversed:attn_q_rope@0"}, {"tiny-gemma4", "x_norm_abs:post_attention_norm@6"},
 		{"tiny-gemma4-moe", "x_value_signs@3"}, {"tiny-llama", "x_embed_neighbour"}, {"tiny-gemma4-moe", "x_router_noise@1"}, {"tiny-gemma4", "x_clipped:glu#1@3"}, {"tiny-gemma4", "x_residual_scaled:add#2@1"}, {"tiny-llama", "x_softmax_sink@3"}, {"tiny-qwen2", "x_tail_zero:attn_v@1"},
 	} {
 		if !golden.Slow() && i%3 != 0 {

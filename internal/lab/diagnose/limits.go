@@ -59,11 +59,12 @@ const (
 )
 
 // How attempts compare, as base-2 logarithms. An attempt comes nearer by progress to be built upon. An unusual
-// number costs crooked, and a round number may be worse by roundNumber.
+// number costs crooked, and a round number may be worse by roundNumber. No number is sought above huge.
 const (
 	progress    = 0.4
 	crooked     = 0.3
 	roundNumber = 0.25
+	huge        = 1e38
 )
 
 // A cause below the floors leaves at most the share clearly of the error's square; two that differ by equally count as

@@ -222,8 +222,11 @@ func (m *measurement) measure(eq *equation, base *attempt, more reference.Edits,
 			}
 		}
 		for k, row := range rows {
-			x := rowError{site: site{i, row}, residual: m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]),
-				empty: slices.ContainsFunc(want[k*w:(k+1)*w], infinite)}
+			y, right := got[k*w:(k+1)*w], want[k*w:(k+1)*w]
+			x := rowError{site: site{i, row}, empty: slices.ContainsFunc(right, infinite)}
+			if x.residual = m.distance(n, y, right); x.residual > nearEnough && isGone(y) && m.isVast(eq, p, row) {
+				x.residual, x.empty = 0, true
+			}
 			if x.floor = floors[x.site]; floors == nil {
 				x.floor = noise[k]
 			}
@@ -356,6 +359,30 @@ func (m *measurement) distance(n *graph.Node, got, want []float64) float64 {
 	return lab.RelativeL2(want, got)
 }
 
+// isGone reports whether a row has no number but 0.
+func isGone(row []float64) bool {
+	return !slices.ContainsFunc(row, func(v float64) bool { return v != 0 && !infinite(v) })
+}
+
+// isVast reports whether a value has no square in float32 from which a row of eq follows. Engines in float32 norm such
+// rows to zeros.
+func (m *measurement) isVast(eq *equation, p *prompt, row int) bool {
+	return slices.ContainsFunc(eq.sources, func(n *graph.Node) bool {
+		first, count := p.known[n].Rows()
+		return row >= first && row < first+count && slices.ContainsFunc(p.read(n, []int{row}),
+			func(v float64) bool { return infinite(v * v) })
+	})
+}
+
+// isTold reports whether a row at which eq does not hold has a number. Of rows without any, each cause that overflows
+// would make the values.
+func (m *measurement) isTold(eq *equation) bool {
+	return slices.ContainsFunc(eq.errors, func(x rowError) bool {
+		got := m.dump.prompts[x.prompt].read(eq.target, []int{x.row})
+		return x.ratio() > excess && slices.ContainsFunc(got, func(v float64) bool { return !infinite(v) })
+	})
+}
+
 // isLogits reports whether n is the logits, or the logits before a factor: a constant that is added to all of them
 // changes no probability, but before a cap it does.
 func (m *measurement) isLogits(n *graph.Node) bool {
@@ -366,8 +393,8 @@ func (m *measurement) isLogits(n *graph.Node) bool {
 	return x == n && n.Op != graph.Softcap
 }
 
-// infinite reports whether x is an infinity, or no number at all.
-func infinite(x float64) bool { return math.IsNaN(x - x) }
+// infinite reports whether x is an infinity, or no number at all, in float32, in which dumps are.
+func infinite(x float64) bool { return !(math.Abs(x) <= math.MaxFloat32) }
 
 // centered returns x less its mean.
 func centered(x []float64) []float64 {

@@ -25,6 +25,7 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong,
 		Prefilled: r.steps.prefilled,
 		Tapped:    func(n *graph.Node) bool { return m.dump.taps[n] != "" },
+		Zeros:     func(n *graph.Node) bool { return n == eq.target && r.zeros(eq) },
 	}}
 	for _, p := range m.dump.prompts {
 		if p.tapped {
@@ -33,6 +34,14 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 		r.of.Decodes = r.of.Decodes || p.decoded() > 0
 	}
 	return r
+}
+
+// zeros reports whether rows of eq's target are zeros alone, and wrong.
+func (r *proposer) zeros(eq *equation) bool {
+	return slices.ContainsFunc(eq.errors, func(x rowError) bool {
+		return x.ratio() > excess && !slices.ContainsFunc(r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row}),
+			func(v float64) bool { return v != 0 })
+	})
 }
 
 // lostLogits returns how many logits lie in front of the last ones, if an engine's last are always 0; else 0.

@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend/reference"
@@ -240,8 +239,8 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 // beyond the likely sets from the start is found. An equation of a kind that was tried in vain before has to come
 // nearer with each step.
 func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) {
-	if math.IsNaN(worst(eq.errors).residual) {
-		return nil, nil // no cause makes NaNs
+	if !r.m.isTold(eq) {
+		return nil, nil // any cause that overflows would do
 	}
 	p, err := r.pursue(eq)
 	if err != nil {

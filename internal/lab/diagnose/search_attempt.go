@@ -78,7 +78,7 @@ func (a *attempt) refute(errors []rowError) {
 func mean(errors []rowError) float64 {
 	var sum float64
 	for _, x := range errors {
-		sum += math.Log2(min(max(x.ratio(), 0.1), 1e30))
+		sum += math.Log2(min(max(x.ratio(), 0.1), huge*huge))
 	}
 	return sum / float64(len(errors))
 }

@@ -2,6 +2,8 @@ package diagnose
 
 import (
 	"math"
+	"slices"
+	"strconv"
 
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
@@ -60,25 +62,41 @@ func fitted(r *search, eq *equation, base *attempt, h *hypothesis, sites []rowEr
 			best = v
 		}
 	}
+	if !f.Integer && !slices.Contains(f.Guesses, best) {
+		for digits := range 3 {
+			if v := rounded(best, 1+digits); at(v) <= max(math.Log2(excess), least-progress) {
+				return h.With(v)
+			}
+		}
+	}
 	return h.With(best)
 }
 
+// rounded returns v with so many decimal digits.
+func rounded(v float64, digits int) float64 {
+	x, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', digits-1, 64), 64)
+	if err != nil {
+		return v
+	}
+	return x
+}
+
 // nearby returns the parameter at which the error would be gone if the error grew evenly from the right parameter
-// on, none if that parameter is not near.
+// on, as it does for factors however large they are; none if there is no such parameter.
 func nearby(m *measurement, eq *equation, base *attempt, f *mistake.Fit, at []rowError) []float64 {
-	const step, far = 1e-2, 6e-2
+	const step = 1e-2
 	h := f.Make(f.Right * (1 + step))
 	if h == nil {
 		return nil
 	}
 	p, err := project(m, eq, base, h, at)
-	if by := step * p.ed / p.dd; err == nil && math.Abs(by) < far {
-		return []float64{f.Right * (1 + by)}
+	if by := 1 + step*p.ed/p.dd; err == nil && by > 1/huge && by < huge {
+		return []float64{f.Right * by}
 	}
 	return nil
 }
 
-// refine looks for a better value: on a grid, then between neighbours of the grid.
+// refine looks for a better value: on a grid, past the grid's ends as long as that helps, then between neighbours.
 func refine(f *mistake.Fit, consider func(float64), at func(float64) float64, best, least *float64) {
 	const steps = 16
 	if f.Integer {
@@ -91,11 +109,18 @@ func refine(f *mistake.Fit, consider func(float64), at func(float64) float64, be
 	for i := range steps + 1 {
 		consider(math.Exp(a + (b-a)*float64(i)/steps))
 	}
-	lo, hi := math.Log(*best)-(b-a)/steps, math.Log(*best)+(b-a)/steps
+	width := (b - a) / steps
+	for end, out := range map[float64]float64{a: a - b, b: b - a} {
+		for math.Exp(end) == *best && math.Abs(end+out) < math.Log(huge) {
+			end, width = end+out, b-a
+			consider(math.Exp(end))
+		}
+	}
+	lo, hi := math.Log(*best)-width, math.Log(*best)+width
 	const golden = 0.6180339887498949
 	x, y := hi-golden*(hi-lo), lo+golden*(hi-lo)
 	fx, fy := at(math.Exp(x)), at(math.Exp(y))
-	for range 30 {
+	for hi-lo > 1e-6 {
 		if fx < fy {
 			hi, y, fy = y, x, fx
 			x = hi - golden*(hi-lo)

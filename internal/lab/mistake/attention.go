@@ -160,18 +160,26 @@ func lostSinks(_ *Proposer, n *graph.Node) []*Hypothesis {
 		func(s *reference.Spec) { s.Attention.Sinks = nil })}
 }
 
-// lostCaps lists attention without the cap of its scores.
-func lostCaps(_ *Proposer, n *graph.Node) []*Hypothesis {
+// otherCaps lists attention without the cap of its scores, with another cap, and with another function of the cap.
+func otherCaps(_ *Proposer, n *graph.Node) []*Hypothesis {
 	right := sees(n).Cap
 	if right == 0 {
 		return nil
 	}
-	return []*Hypothesis{edit(n, fmt.Sprintf("does not cap the scores at %.6g", right),
+	all := []*Hypothesis{edit(n, fmt.Sprintf("does not cap the scores at %.6g", right),
 		detail{"cap": "none", "right": right}, func(s *reference.Spec) { s.Attention.Cap = 0 }),
-		edit(n, outsideCap+", of scores", detail{"form": outsideCap}, func(s *reference.Spec) {
+		unlikely(0.2, fitting(n, Fit{Right: right, Least: right / 10, Most: 10 * right,
+			Guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, Make: func(v float64) *Hypothesis {
+				return edit(n, fmt.Sprintf("caps the scores at %.6g, not at %.6g", v, right),
+					detail{"cap": v, "right": right}, func(s *reference.Spec) { s.Attention.Cap = v })
+			}}))}
+	for _, c := range capForms {
+		all = append(all, edit(n, c.words+", of scores", detail{"form": c.words}, func(s *reference.Spec) {
 			s.Attention.Cap = 0
-			s.Attention.Soft = func(scores []float64) { reference.Softmax(uncapped(scores, right)) }
-		})}
+			s.Attention.Soft = func(scores []float64) { reference.Softmax(capped(scores, right, c.of)) }
+		}))
+	}
+	return all
 }
 
 // lastParts lists values that are another part of a latent.

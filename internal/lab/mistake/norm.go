@@ -2,6 +2,7 @@ package mistake
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend/reference"
@@ -52,9 +53,9 @@ func weightOnly(_ *reference.Eval, s *reference.Spec, _ []int, in [][]float64) (
 // otherEpsilons lists a norm's other epsilons.
 func otherEpsilons(_ *Proposer, n *graph.Node) []*Hypothesis {
 	eps, to := float64(n.Attr.(graph.NormAttr).Eps), "the mean square"
-	guesses := []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2}
+	guesses := []float64{1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e30}
 	if n.Op == graph.LayerNorm {
-		to, guesses = "the variance", []float64{1e-12, 1e-8, 1e-6, 1e-5, 1e-3}
+		to, guesses = "the variance", []float64{1e-12, 1e-8, 1e-6, 1e-5, 1e-3, 1e30}
 	}
 	return []*Hypothesis{unlikely(0.1, fitting(n, Fit{Right: eps, Least: 1e-12, Most: 1, Guesses: guesses,
 		Make: func(v float64) *Hypothesis {
@@ -107,9 +108,46 @@ func otherMeans(_ *Proposer, n *graph.Node) []*Hypothesis {
 		}))}
 }
 
-// meanSquares lists a norm by the mean square in the place of a norm by length.
-func meanSquares(_ *Proposer, n *graph.Node) []*Hypothesis {
-	return []*Hypothesis{edit(n, "divides by the root of the mean square", detail{}, normsOf(func([]float64) {}))}
+// otherLengths lists a norm by the mean square in the place of a norm by length, and the reverse.
+func otherLengths(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Op == graph.L2Norm {
+		return []*Hypothesis{edit(n, "divides by the root of the mean square", detail{}, normsOf(func([]float64) {}))}
+	}
+	return []*Hypothesis{edit(n, "divides by the root of the sum of squares, not of their mean", detail{},
+		normsOver(n.Shape.Last(), n.Shape.Last(), 1))}
+}
+
+// otherWidths lists norms by the mean square of other features: of all heads, of each head alone, and of half a row.
+func otherWidths(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	d, size := n.Shape.Last(), n.Shape.Size()
+	over := func(what string, width, count int) {
+		if width <= size && count >= 2 && [2]int{width, count} != [2]int{d, d} && size%width == 0 {
+			all = append(all, edit(n, "norms by the mean square of "+what, detail{"over": what},
+				normsOver(width, count, count)))
+		}
+	}
+	over("all heads", size, size)
+	if dim := p.HeadDim(n); dim > 0 {
+		over("each head", dim, dim)
+	}
+	over("the first half of a row", d, d/2)
+	return all
+}
+
+// normsOver makes a node an RMSNorm of rows of a width, by the squares of their first features divided by a number.
+func normsOver(width, features, by int) reference.Edit {
+	return ofInputs(func(_ *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
+		for y := in[0]; len(y) > 0; y = y[width:] {
+			var sum float64
+			for _, v := range y[:features] {
+				sum += v * v
+			}
+			for j := range width {
+				y[j] /= math.Sqrt(sum/float64(by) + s.Eps)
+			}
+		}
+		return weightOnly(nil, s, rows, in)
+	})
 }
 
 // normsOf makes a node an RMSNorm of the vectors of its input, each changed before.

@@ -186,25 +186,55 @@ func lostSoftcaps(_ *Proposer, n *graph.Node) []*Hypothesis {
 // otherSoftcaps lists other caps of logits.
 func otherSoftcaps(_ *Proposer, n *graph.Node) []*Hypothesis {
 	right := n.Attr.(graph.ScaleAttr).By
-	return []*Hypothesis{unlikely(0.2, fitting(n, Fit{Right: right, Least: 1, Most: 1000,
+	all := []*Hypothesis{unlikely(0.2, fitting(n, Fit{Right: right, Least: 1, Most: 1000,
 		Guesses: []float64{15, 20, 30, 50, right / 2, right * 2}, Make: func(v float64) *Hypothesis {
 			if v == right {
 				return nil
 			}
 			return edit(n, fmt.Sprintf("caps at %.6g, not at %.6g", v, right), detail{"cap": v, "right": right},
 				func(s *reference.Spec) { s.By = v })
-		}})), edit(n, outsideCap, detail{"form": outsideCap},
-		ofInputs(func(_ *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
-			return uncapped(in[0], s.By), nil
-		}))}
+		}}))}
+	for _, c := range capForms {
+		all = append(all, edit(n, c.words, detail{"form": c.words}, ofInputs(func(_ *reference.Eval, s *reference.Spec,
+			_ []int, in [][]float64) ([]float64, error) {
+			return capped(in[0], s.By, c.of), nil
+		})))
+	}
+	return all
 }
 
-const outsideCap = "computes x·tanh(x/cap), not cap·tanh(x/cap)"
+// capForms are other functions of a value and its cap than cap·tanh(x/cap).
+var capForms = []struct {
+	words string
+	of    func(x, cap float64) float64
+}{
+	{outsideCap, func(x, cap float64) float64 { return x * math.Tanh(x/cap) }},
+	{plainCap, func(x, cap float64) float64 { return math.Tanh(x / cap) }},
+	{steepCap, func(x, cap float64) float64 { return cap * math.Tanh(x) }},
+	{cutCap, func(x, cap float64) float64 { return min(max(x, -cap), cap) }},
+}
 
-// uncapped multiplies x by the tanh of x/by, in place.
-func uncapped(x []float64, by float64) []float64 {
+const (
+	outsideCap = "computes x·tanh(x/cap), not cap·tanh(x/cap)"
+	plainCap   = "computes tanh(x/cap), not cap·tanh(x/cap)"
+	steepCap   = "computes cap·tanh(x), not cap·tanh(x/cap)"
+	cutCap     = "cuts values off at the cap"
+)
+
+// capWords returns the values of mistakes of caps, of which usual ones have no word.
+func capWords(usual ...detail) wordings {
+	all := wordings{"outside": {{"form": outsideCap}}, "plain": {{"form": plainCap}}, "steep": {{"form": steepCap}},
+		"cut": {{"form": cutCap}}}
+	if len(usual) > 0 {
+		all[""] = usual
+	}
+	return all
+}
+
+// capped caps values by a function, in place.
+func capped(x []float64, cap float64, by func(x, cap float64) float64) []float64 {
 	for i, v := range x {
-		x[i] = v * math.Tanh(v/by)
+		x[i] = by(v, cap)
 	}
 	return x
 }

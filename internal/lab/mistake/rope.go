@@ -282,7 +282,8 @@ func (t turning) wild(freqs []float64) (all []*Hypothesis) {
 	magnitude := cmp.Or(t.at.Attr.(graph.RoPEAttr).Magnitude, 1)
 	form := func(rounding string, angle func(pos, i int) float64) {
 		rest := func(pos, i int) (cos, sin float64) {
-			if sin, cos = math.Sincos(angle(pos, i)); rounding == failed && pos > 0 {
+			sin, cos = math.Sincos(angle(pos, i)) // of infinity NaN
+			if rounding == failed && pos > 0 {
 				sin, cos = 0, 0
 			}
 			return narrow(narrow(cos) * magnitude), narrow(narrow(sin) * magnitude)
@@ -310,6 +311,7 @@ func (t turning) wild(freqs []float64) (all []*Hypothesis) {
 		return narrow(angle * still)
 	})
 	form(failed, func(int, int) float64 { return 0 })
+	form("overflow", func(int, int) float64 { return math.Inf(1) })
 	return all
 }
 

@@ -155,6 +155,36 @@ func lostWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	return all
 }
 
+// lostRows lists rows that an operation does not compute: a step's last one, the rows of a step behind its last full
+// tile, and the rows behind its first tile.
+func lostRows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	if !p.Zeros(n) {
+		return nil
+	}
+	lost := func(computed string, d detail, isLost func(i, count int) bool) {
+		all = append(all, edit(n, computed, d, after(func(e *reference.Eval, _ *reference.Spec, at int,
+			row []float64) error {
+			first, last, ok := e.Step(at)
+			if !ok {
+				first, last = 0, p.Prefilled(e)-1
+			}
+			if last > first && at <= last && isLost(at-first, last-first+1) {
+				clear(row)
+			}
+			return nil
+		})))
+	}
+	lost("gives zeros for the last row of a step", detail{"rows": "last"},
+		func(i, count int) bool { return i == count-1 })
+	for tile := 2; tile <= 256; tile *= 2 {
+		lost(fmt.Sprintf("gives zeros for the rows of a step that fill no tile of %d", tile),
+			detail{"rows": "rest", "tile": float64(tile)}, func(i, count int) bool { return i >= count/tile*tile })
+		lost(fmt.Sprintf("gives zeros for the rows of a step behind the first %d", tile),
+			detail{"rows": "behind", "tile": float64(tile)}, func(i, count int) bool { return i >= tile })
+	}
+	return all
+}
+
 // otherScales lists products and norms by another factor.
 func otherScales(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	by := func(guesses []float64, make func(v float64) *Hypothesis) {
