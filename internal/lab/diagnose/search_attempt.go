@@ -17,6 +17,7 @@ type attempt struct {
 	score  float64    // mean base-2 logarithm of the ratios
 	left   int        // flagged equations among the touched, less the equations flagged without the attempt
 	breaks bool       // an equation is flagged that was not
+	vain   int        // flagged equations among the touched that come no nearer
 	cost   float64
 	evals  map[*reference.Eval]*reference.Eval // with the edits, by evaluations without
 }
@@ -158,7 +159,8 @@ func (r *search) rate(eq *equation, a *attempt, sites []rowError) {
 // verify returns the attempt, of the attempts under which eq holds at all sites by floors measured under the
 // attempt, that leaves the fewest equations flagged, and of equals the likeliest. Attempts that flag no other
 // equation, and attempts with known hypotheses, come first: a scale of attention in all layers is likelier than a
-// scale in some layers and another weight of keys in the rest.
+// scale in some layers and another weight of keys in the rest. So do attempts that change nothing in vain: where
+// queries alone are turned otherwise, keys that are wrong in another way come no nearer by it.
 func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	var fit []*attempt
 	for _, a := range all {
@@ -180,7 +182,8 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 	}
 	slices.SortStableFunc(fit, func(a, b *attempt) int {
 		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!isKnown(r, a), !isKnown(r, b)),
-			cmp.Compare(a.left, b.left), cmp.Compare(a.cost, b.cost), cmp.Compare(a.score, b.score))
+			cmp.Compare(a.left, b.left), cmp.Compare(a.vain, b.vain), cmp.Compare(a.cost, b.cost),
+			cmp.Compare(a.score, b.score))
 	})
 	if len(fit) == 0 {
 		return nil, nil
@@ -235,7 +238,7 @@ func falseFirst(a, b bool) int {
 // countAround counts the other equations an attempt touches and leaves flagged, less the equations flagged without
 // the attempt.
 func countAround(r *search, eq *equation, a *attempt) error {
-	a.left, a.breaks = 0, false
+	a.left, a.vain, a.breaks = 0, 0, false
 	for _, other := range r.m.touched(a.edits) {
 		if other == eq {
 			continue
@@ -247,6 +250,9 @@ func countAround(r *search, eq *equation, a *attempt) error {
 		if worst(errors).ratio() > excess {
 			a.left++
 			a.breaks = a.breaks || !other.isFlagged()
+			if other.isFlagged() && mean(errors) > mean(sitesBeside(other, eq))-progress {
+				a.vain++
+			}
 		}
 		if other.isFlagged() {
 			a.left--

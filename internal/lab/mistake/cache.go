@@ -21,10 +21,13 @@ func otherPlaces(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	// A cache that is new in each step has steps of the size that the errors tell, and, since another mistake may tell
 	// another size, of whole prompts.
 	for _, size := range slices.Compact([]int{p.Size(n), WholePrompt}) {
-		if size < WholePrompt || p.Decodes {
-			all = append(all, edit(n, "sees its own step's keys and values alone", detail{"decode": "new in each step"},
-				since(p.ownStep(size))))
+		d := detail{"decode": "new in each step"}
+		if size < WholePrompt {
+			d["step"] = float64(size)
+		} else if !p.Decodes {
+			continue
 		}
+		all = append(all, edit(n, "sees its own step's keys and values alone", d, since(p.ownStep(size))))
 	}
 	if p.Decodes {
 		all = append(all, overwritten(p, n)...)
