@@ -162,7 +162,7 @@ func lostRows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		return nil
 	}
 	lost := func(computed string, d detail, isLost func(i, count int) bool) {
-		all = append(all, edit(n, computed, d, after(func(e *reference.Eval, _ *reference.Spec, at int,
+		all = append(all, unlikely(1.1, edit(n, computed, d, after(func(e *reference.Eval, _ *reference.Spec, at int,
 			row []float64) error {
 			first, last, ok := e.Step(at)
 			if !ok {
@@ -172,7 +172,7 @@ func lostRows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 				clear(row)
 			}
 			return nil
-		})))
+		}))))
 	}
 	lost("gives zeros for the last row of a step", detail{"rows": "last"},
 		func(i, count int) bool { return i == count-1 })
