@@ -116,6 +116,25 @@ func narrowest(e *equation) int {
 // tolerance returns a relative error of single values no rounding makes.
 func (e *equation) tolerance() float64 { return max(1e-5, 20*worst(e.errors).floor) }
 
+// isVast reports whether a value has no square in float32 from which a row of eq follows. Engines in float32 norm such
+// rows to zeros.
+func isVast(eq *equation, p *prompt, row int) bool {
+	return slices.ContainsFunc(eq.sources, func(n *graph.Node) bool {
+		first, count := p.known[n].Rows()
+		return row >= first && row < first+count && slices.ContainsFunc(p.read(n, []int{row}),
+			func(v float64) bool { return infinite(v * v) })
+	})
+}
+
+// isTold reports whether a row at which eq does not hold has a number. Of rows without any, each cause that overflows
+// would make the values.
+func isTold(eq *equation, prompts []*prompt) bool {
+	return slices.ContainsFunc(eq.errors, func(x rowError) bool {
+		return x.ratio() > excess && slices.ContainsFunc(prompts[x.prompt].read(eq.target, []int{x.row}),
+			func(v float64) bool { return !infinite(v) })
+	})
+}
+
 // screen returns some sites of eq: the worst sites and a spread of the rest.
 func screen(eq *equation) []rowError { return pickSites(worstFirst(eq.errors)) }
 

@@ -224,7 +224,7 @@ func (m *measurement) measure(eq *equation, base *attempt, more reference.Edits,
 		for k, row := range rows {
 			y, right := got[k*w:(k+1)*w], want[k*w:(k+1)*w]
 			x := rowError{site: site{i, row}, empty: slices.ContainsFunc(right, infinite)}
-			if x.residual = m.distance(n, y, right); x.residual > nearEnough && isGone(y) && m.isVast(eq, p, row) {
+			if x.residual = m.distance(n, y, right); x.residual > nearEnough && isGone(y) && isVast(eq, p, row) {
 				x.residual, x.empty = 0, true
 			}
 			if x.floor = floors[x.site]; floors == nil {
@@ -362,25 +362,6 @@ func (m *measurement) distance(n *graph.Node, got, want []float64) float64 {
 // isGone reports whether a row has no number but 0.
 func isGone(row []float64) bool {
 	return !slices.ContainsFunc(row, func(v float64) bool { return v != 0 && !infinite(v) })
-}
-
-// isVast reports whether a value has no square in float32 from which a row of eq follows. Engines in float32 norm such
-// rows to zeros.
-func (m *measurement) isVast(eq *equation, p *prompt, row int) bool {
-	return slices.ContainsFunc(eq.sources, func(n *graph.Node) bool {
-		first, count := p.known[n].Rows()
-		return row >= first && row < first+count && slices.ContainsFunc(p.read(n, []int{row}),
-			func(v float64) bool { return infinite(v * v) })
-	})
-}
-
-// isTold reports whether a row at which eq does not hold has a number. Of rows without any, each cause that overflows
-// would make the values.
-func (m *measurement) isTold(eq *equation) bool {
-	return slices.ContainsFunc(eq.errors, func(x rowError) bool {
-		got := m.dump.prompts[x.prompt].read(eq.target, []int{x.row})
-		return x.ratio() > excess && slices.ContainsFunc(got, func(v float64) bool { return !infinite(v) })
-	})
 }
 
 // isLogits reports whether n is the logits, or the logits before a factor: a constant that is added to all of them

@@ -239,7 +239,7 @@ func (r *search) pursue(eq *equation) (*pursuit, error) {
 // beyond the likely sets from the start is found. An equation of a kind that was tried in vain before has to come
 // nearer with each step.
 func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) {
-	if !r.m.isTold(eq) {
+	if !isTold(eq, r.m.dump.prompts) {
 		return nil, nil // any cause that overflows would do
 	}
 	p, err := r.pursue(eq)

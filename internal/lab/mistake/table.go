@@ -238,8 +238,8 @@ var listed = []*entry{
 		tokens: 2},
 
 	{id: "attention_sink", ops: isOp(graph.Attention), forms: lostSinks},
-	{id: "attention_cap", ops: isOp(graph.Attention), forms: otherCaps, tokens: 2, words: capWords(detail{"cap": "none"}),
-		usual: halved, values: []string{"15", "outside", "plain", "steep"}},
+	{id: "attention_cap", ops: isOp(graph.Attention), forms: otherCaps, tokens: 2,
+		words: capWords(detail{"cap": "none"}), usual: halved, values: []string{"15", "outside", "plain", "steep"}},
 	{id: "chunk_missing", ops: isOp(graph.Attention), forms: lostChunks,
 		words: wordings{"": {{"chunk": "none"}}, "window": {{"chunk": "window"}}}, values: []string{"window"},
 		windows: true},
