@@ -80,6 +80,7 @@ const (
 	bodyGrace = 30 * time.Second // for a body of any speed
 	bodySpeed = 8 << 10          // bytes for each second beyond
 	bodyLimit = 2 * time.Minute  // for all of a body, except for uploads
+	bodyRest  = 1 << 30          // read behind an answer
 )
 
 // steady is a body with a minimum speed.
@@ -91,6 +92,7 @@ type steady struct {
 	limit    time.Duration
 	bytes    int64
 	over     bool
+	failed   bool
 }
 
 // steadyBody gives r a body with a minimum speed.
@@ -114,13 +116,20 @@ func (b *steady) Read(p []byte) (int, error) {
 		b.over = true
 		b.deadline(time.Time{})
 	}
+	b.failed = err != nil
 	return n, err
 }
 
-// end bounds the wait for the unread rest of a body.
-func (b *steady) end() {
-	if !b.over {
-		b.deadline(b.now().Add(bodyPause))
+// end sends the answer and reads the rest of a body: an end of the connection would take the answer from a client that
+// is still sending. A client that waits to be asked for its body sends none.
+func (b *steady) end(w http.ResponseWriter, r *http.Request) {
+	if b.over {
+		return
+	}
+	b.deadline(b.now().Add(bodyPause)) // also of what net/http reads before the header
+	if !b.failed && (b.bytes > 0 || r.Header.Get("Expect") == "") {
+		http.NewResponseController(w).Flush() // a writer without flushing has sent the answer
+		io.CopyN(io.Discard, b, bodyRest)
 	}
 }
 

@@ -262,6 +262,9 @@ func (f *fields) kind(what, absent string, of ...string) string {
 	if s == "" {
 		fail(f.path+"type", `"", want %s`, strings.Join(of, ", "))
 	} else if !slices.Contains(of, s) {
+		if isPicture(s) && !slices.ContainsFunc(of, isPicture) {
+			throw(misplaced(f.path + "type"))
+		}
 		throw(refuseFeature(f.path+"type", fmt.Sprintf("%s of type %q", what, s)))
 	}
 	return s

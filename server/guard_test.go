@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -126,20 +127,27 @@ func TestPlainJSON(t *testing.T) {
 
 // raw sends the bytes of a request.
 func raw(url, text string) (*http.Response, error) {
+	r, _, err := rawText(url, text)
+	return r, err
+}
+
+// rawText is raw with the answer's text.
+func rawText(url, text string) (*http.Response, string, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer conn.Close()
 	if _, err := io.WriteString(conn, text); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err == nil {
-		io.Copy(io.Discard, r.Body)
-		r.Body.Close()
+	if err != nil {
+		return nil, "", err
 	}
-	return r, err
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return r, string(b), err
 }
 
 const secret = "sk-0123456789"
@@ -253,6 +261,26 @@ func TestD9Limits(t *testing.T) {
 	} {
 		if r, err := raw(c.url, text); err != nil || r.StatusCode < 400 || r.StatusCode >= 500 && r.StatusCode != 501 {
 			t.Errorf("%q: %v %v", text, r, err)
+		}
+	}
+}
+
+// TestLargeBodies: a client that sends all of a body before it reads gets the refusal of a body that is too large, in the
+// API's own form, whether or not the body's size was announced.
+func TestLargeBodies(t *testing.T) {
+	c := serve(t, demo(t), Options{MaxBody: 100000})
+	body := strings.Repeat(" ", 16<<20) // more than a connection's buffers hold
+	for path, want := range map[string]string{
+		"/v1/chat/completions": `"invalid_request_error"`, "/v1/responses": `"invalid_request_error"`, "/api/chat": `{"error":"`,
+		"/v1/messages": `"request_too_large"`, "/v1/files": `"invalid_request_error"`, "/nowhere": `"invalid_request_error"`,
+	} {
+		for _, sent := range []string{fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+			fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body)} {
+			r, text, err := rawText(c.url, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+sent)
+			status := map[string]int{"/v1/files": 404, "/nowhere": 404}[path]
+			if err != nil || r.StatusCode != cmp.Or(status, 413) || !strings.Contains(text, want) {
+				t.Errorf("%s, %.20q: %v, %s, %v", path, sent, r, text, err)
+			}
 		}
 	}
 }

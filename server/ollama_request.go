@@ -194,8 +194,9 @@ func ollamaMessages(f *fields) (all []karat.Message) {
 		var pictures []karat.Part
 		if role == "user" || role == "tool" {
 			pictures = ollamaPictures(m)
+		} else if raw := m.take("images"); raw != nil && !isNeutral(raw) {
+			throw(misplaced(m.path + "images"))
 		}
-		m.lacks("images")
 		message := karat.Message{Role: karat.Role(role), Name: m.text("name")}
 		id, tool := m.text("tool_call_id"), m.text("tool_name")
 		switch role {

@@ -12,6 +12,15 @@ import (
 // pictureKinds are the types of the parts with a picture, in chat and in responses.
 var pictureKinds = []string{"image_url", "input_image"}
 
+// isPicture reports whether parts of a type are pictures, in one of the APIs.
+func isPicture(kind string) bool { return kind == "image" || slices.Contains(pictureKinds, kind) }
+
+// misplaced returns the problem of a picture in a message of the system or of the assistant.
+func misplaced(param string) *problem {
+	return unsupported(param, "%s: a picture stands in a message of the user or in a result of a tool: move it there",
+		param)
+}
+
 // pictureTypes are the types of files of pictures.
 var pictureTypes = []string{"image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif", "image/bmp"}
 

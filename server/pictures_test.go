@@ -144,7 +144,25 @@ func TestPictures(t *testing.T) {
 		}
 		c.refuses(400, param, x[1], "POST", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"`+x[2]+`"}}]}]}`)
 	}
-	c.refuses(400, "messages[0].content[0].type", "not supported", "POST", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"system","content":[{"type":"image_url","image_url":{"url":`+url(0)+`}}]}]}`)
+	for _, role := range []string{"system", "developer", "assistant"} { // neither vendors nor publishers' templates agree on such pictures
+		for _, x := range [][3]string{
+			{"/v1/chat/completions", "messages[0].content[0].type", `"messages":[{"role":"` + role + `","content":[{"type":"image_url","image_url":{"url":` + url(0) + `}}]}]`},
+			{"/v1/responses", "input[0].content[0].type", `"input":[{"role":"` + role + `","content":[{"type":"input_image","image_url":` + url(0) + `}]}]`},
+			{"/v1/messages", "messages[0].content[0].type", `"max_tokens":1,"messages":[{"role":"` + role + `","content":[` + source(0) + `]}]`},
+			{"/api/chat", "messages[0].images", `"messages":[{"role":"` + role + `","content":"a","images":["` + coded[0] + `"]}]`},
+		} {
+			if x[0] != "/v1/messages" || role != "developer" {
+				status, text, _ := c.do("POST", x[0], `{"model":"demo",`+x[2]+`}`)
+				if status != 400 || !strings.Contains(text, x[1]+": a picture stands in a message of the user") {
+					t.Errorf("%s, %s: %d %s", x[0], role, status, text)
+				}
+			}
+		}
+	}
+	status, text, _ := c.do("POST", "/v1/messages", `{"model":"demo","max_tokens":1,"system":[`+source(0)+`],"messages":[{"role":"user","content":"a"}]}`)
+	if status != 400 || !strings.Contains(text, "system[0].type: a picture stands in") {
+		t.Errorf("%d %s", status, text)
+	}
 	c.refuses(400, "input[0].content[0].file_id", "not supported", "POST", "/v1/responses", `{"model":"demo","input":[{"role":"user","content":[{"type":"input_image","file_id":"x"}]}]}`)
 }
 

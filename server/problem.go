@@ -180,11 +180,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 		status = http.StatusInternalServerError
 		body = []byte(`{"error":{"message":"the answer has no JSON","type":"server_error","param":null,"code":null}}`)
 	}
+	body = append(body, '\n')
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // its end is known before the connection's
 	// a writer without deadlines writes without a deadline
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit))
 	w.WriteHeader(status)
-	w.Write(append(body, '\n')) // an error is the client's, already gone
+	w.Write(body) // an error is the client's, already gone
 }
 
 func encode(v any) ([]byte, error) { return json.Marshal(v) }

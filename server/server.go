@@ -305,7 +305,7 @@ func (s *Server) handle(pattern string, r route) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	body := s.steadyBody(w, r)
-	defer body.end()
+	defer body.end(w, r)
 	x, t := &exchange{from: body, s: s, w: &writer{ResponseWriter: w}, who: &caller{}}, s.newTrace(r, began)
 	id := newID("req_")
 	h := w.Header()
