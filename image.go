@@ -18,15 +18,23 @@ import (
 // ErrBlind is the error of a picture for a model that sees none.
 var ErrBlind = errors.New("the model sees no pictures")
 
-// keptRows is the maximum bytes of pictures' rows kept for later turns of their conversations.
-const keptRows = 256 << 20
+// keptRows is the maximum bytes of pictures' rows kept for later turns of their conversations. The pictures of the latest
+// prompt are kept whatever their size: else a long conversation would compute each again in each turn.
+var keptRows = 256 << 20
+
+// readers is the maximum number of pictures decoded at a time: each may have 64 megapixels.
+const readers = 2
 
 // eye is a model's tower, opened at the first picture.
 type eye struct {
-	mu    sync.Mutex
-	model *vision.Model
-	seen  []*seenImage // the latest last
-	bytes int
+	reading chan struct{} // has an element for each picture being decoded
+
+	mu     sync.Mutex
+	model  *vision.Model
+	closed bool
+	seen   []*seenImage // the latest last
+	bytes  int
+	busy   map[[sha256.Size]byte]chan struct{} // closed when a picture's rows are computed
 }
 
 // seenImage is a picture with its rows.
@@ -40,7 +48,7 @@ type seenImage struct {
 func (e *eye) close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.model == nil {
+	if e.closed = true; e.model == nil {
 		return nil
 	}
 	return e.model.Close()
@@ -58,45 +66,126 @@ func (m *Model) blind() error {
 		m.opened.Checkpoint.Path)
 }
 
-// see returns a picture's rows.
-func (m *Model) see(ctx context.Context, data []byte) (s *seenImage, err error) {
-	e := &m.eye
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.model == nil {
-		if e.model, err = vision.Open(m.opened.Checkpoint.Tower, m.opened.Backend, ""); err != nil {
-			return nil, err
+// see returns a picture's rows. Of a picture in several prompts at a time, one computes them.
+func (m *Model) see(ctx context.Context, data []byte) (*seenImage, error) {
+	e, hash := &m.eye, sha256.Sum256(data)
+	for {
+		s, other, err := e.find(m, hash)
+		if s != nil || err != nil {
+			return s, err
+		}
+		if other == nil {
+			break
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
-	hash := sha256.Sum256(data)
+	var s *seenImage
+	defer func() { e.settle(hash, s) }()
+	s, err := m.encode(ctx, data)
+	return s, err
+}
+
+// settle ends the wait for a picture's rows, and keeps the rows, if any.
+func (e *eye) settle(hash [sha256.Size]byte, s *seenImage) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.busy[hash])
+	delete(e.busy, hash)
+	if s == nil {
+		return
+	}
+	s.hash = hash
+	e.bytes += s.bytes
+	e.seen = append(e.seen, s)
+}
+
+// forget drops rows seen before those of the latest prompt, down to the maximum.
+func (e *eye) forget(latest []*seenImage) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = slices.DeleteFunc(e.seen, func(s *seenImage) bool {
+		drop := e.bytes > keptRows && !slices.Contains(latest, s)
+		if drop {
+			e.bytes -= s.bytes
+		}
+		return drop
+	})
+}
+
+// open opens the tower, unless it is open.
+func (e *eye) open(m *Model) (err error) {
+	if e.model != nil {
+		return nil
+	}
+	if e.model, err = vision.Open(m.opened.Checkpoint.Tower, m.opened.Backend, ""); err == nil {
+		e.reading, e.busy = make(chan struct{}, readers), map[[sha256.Size]byte]chan struct{}{}
+	}
+	return err
+}
+
+// find returns a picture seen before, or else the channel closed when another prompt's rows of it are computed. Without
+// either, the caller computes them.
+func (e *eye) find(m *Model, hash [sha256.Size]byte) (s *seenImage, other <-chan struct{}, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, nil, ErrClosed
+	}
+	if err := e.open(m); err != nil {
+		return nil, nil, err
+	}
 	for i, s := range e.seen {
 		if s.hash == hash {
 			e.seen = append(append(e.seen[:i:i], e.seen[i+1:]...), s)
-			return s, nil
+			return s, nil, nil
 		}
 	}
-	pixels, err := image.Decode(data, image.Limits{})
+	if other := e.busy[hash]; other != nil {
+		return nil, other, nil
+	}
+	e.busy[hash] = make(chan struct{})
+	return nil, nil, nil
+}
+
+// encode computes a picture's rows.
+func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
+	p, err := m.read(ctx, data)
 	if err != nil {
 		return nil, err
 	}
-	s = &seenImage{hash: hash}
-	if s.Picture, err = e.model.Prepare(pixels); err != nil {
-		return nil, err
-	}
-	if s.Rows > m.opened.Engine.Context() {
+	if p.Rows > m.opened.Engine.Context() {
 		return nil, m.full()
 	}
-	if s.Values, err = e.model.Encode(ctx, s.Picture); err != nil {
+	s := &seenImage{Seen: vision.Seen{Picture: p}}
+	switch s.Values, err = m.eye.model.Encode(ctx, p); {
+	case errors.Is(err, vision.ErrClosed):
+		return nil, ErrClosed
+	case err != nil:
 		return nil, err
 	}
 	for _, row := range s.Values {
 		s.bytes += 4 * len(row)
 	}
-	for e.bytes += s.bytes; e.bytes > keptRows && len(e.seen) > 0; e.seen = e.seen[1:] {
-		e.bytes -= e.seen[0].bytes
-	}
-	e.seen = append(e.seen, s)
 	return s, nil
+}
+
+// read decodes and resizes a picture, beside few others.
+func (m *Model) read(ctx context.Context, data []byte) (*vision.Picture, error) {
+	select {
+	case m.eye.reading <- struct{}{}:
+		defer func() { <-m.eye.reading }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	pixels, err := image.Decode(data, image.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	return m.eye.model.Prepare(pixels)
 }
 
 // shown is a picture of a conversation.
@@ -135,6 +224,11 @@ type scene struct {
 func (m *Model) stage(ctx context.Context, messages []Message, images []shown, o GenerateOptions) (s scene, err error) {
 	if err := m.blind(); err != nil {
 		return s, err
+	}
+	for i := range messages {
+		if err := messages[i].check(); err != nil {
+			return s, &MessageError{i, err}
+		}
 	}
 	kind := m.opened.Checkpoint.Tower.Kind
 	s.text, s.said, err = m.conversation(ctx, messages, o)
@@ -218,6 +312,7 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		return nil, mixed, m.full()
 	}
 	var seen []*seenImage
+	defer func() { m.eye.forget(seen) }()
 	rows := 0
 	for _, x := range images {
 		s, err := m.see(ctx, x.Data)

@@ -1,11 +1,14 @@
 package karat_test
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/karat-run/karat"
@@ -128,6 +131,98 @@ func TestPlainTemplates(t *testing.T) {
 		_, err := m.TokenizeChat(t.Context(), say, karat.GenerateOptions{Template: `{{ 'no content' }}`})
 		if err == nil || !strings.Contains(err.Error(), "template") {
 			t.Errorf("%s: a template without the content: %v", c.name, err)
+		}
+	}
+}
+
+// qwenNames are the names of qwen3vl's tokens around pictures.
+var qwenNames = map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}
+
+// TestTowerSteps counts the steps of a tower: a picture is computed once for all turns of a conversation and all
+// conversations, one that came before waits for no other's step, and two prompts at a time share a picture's rows.
+func TestTowerSteps(t *testing.T) {
+	m, say := looking(t, "qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>", qwenNames, karat.Options{})
+	var steps atomic.Int32
+	var within func() // the step
+	if err := m.WatchTower(func() {
+		if steps.Add(1); within != nil {
+			within()
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	tokens := func(parts ...karat.Part) (ids []int) {
+		ids, err := m.TokenizeChat(t.Context(), []karat.Message{{Role: karat.RoleUser, Parts: parts}}, karat.GenerateOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		return ids
+	}
+	counts := func(want int32) {
+		t.Helper()
+		if n := steps.Swap(0); n != want {
+			t.Errorf("%d steps of the tower, want %d", n, want)
+		}
+	}
+	first, second := say[0].Parts[0], say[0].Parts[1]
+	tokens(first, first)
+	counts(1)
+	within = func() { tokens(first, first) } // as another request would, while second is computed
+	tokens(first, second)
+	counts(1)
+	within = nil
+
+	s := m.NewSession()
+	defer s.Close()
+	o := karat.GenerateOptions{MaxTokens: 4, Sampling: &karat.Sampling{}, NoGenerationPrompt: true}
+	for turn := range 2 {
+		text := ""
+		for x, err := range s.Chat(t.Context(), say, o) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += x.Text
+		}
+		if n, kept := s.PromptTokens(); turn == 1 && kept < n-1 {
+			t.Errorf("%d of %d tokens kept", kept, n)
+		}
+	}
+	counts(0)
+
+	defer karat.KeepRows(1)() // the latest prompt's are kept, and no others
+	tokens(first, second)
+	tokens(first, second)
+	counts(0)
+	tokens(first)
+	tokens(first, second)
+	counts(1)
+
+	third := slices.Clone(first.(karat.Image).Data)
+	var both sync.WaitGroup
+	within = func() {
+		within = nil
+		both.Go(func() { tokens(karat.Image{Data: third}, karat.Image{Data: third}) })
+	}
+	third = append(third, 0) // behind the end of the file: another hash
+	tokens(karat.Image{Data: third}, karat.Image{Data: third})
+	both.Wait()
+	counts(1)
+
+	m.Close()
+	_, err := m.TokenizeChat(t.Context(), say, o)
+	if !errors.Is(err, karat.ErrClosed) {
+		t.Errorf("a closed model: %v", err)
+	}
+}
+
+// TestImagePlaces: a picture stands in a message of the user or in a tool's result, whatever the template takes.
+func TestImagePlaces(t *testing.T) {
+	m, say := looking(t, "qwen3vl", "<|vision_start|><|image_pad|><|vision_end|>", qwenNames, karat.Options{})
+	for _, role := range []karat.Role{karat.RoleSystem, karat.RoleDeveloper, karat.RoleAssistant} {
+		_, err := m.TokenizeChat(t.Context(), []karat.Message{{Role: role, Parts: say[0].Parts}}, karat.GenerateOptions{})
+		var e *karat.MessageError
+		if !errors.As(err, &e) || e.Message != 0 || !strings.Contains(err.Error(), "part 0: an Image is of RoleUser or in a ToolResult") {
+			t.Errorf("%s: %v", role, err)
 		}
 	}
 }

@@ -36,7 +36,7 @@ type Part interface{ part() }
 // Text is spoken text. The texts of a message are joined unchanged.
 type Text string
 
-// Image is a picture: a part of a message, for a model that sees.
+// Image is a picture: a part of a message of RoleUser, for a model that sees.
 type Image struct {
 	Name string // of the file, for errors; may be empty
 	Data []byte // a JPEG, PNG, WebP, GIF or BMP file, of at most 64 MiB and 64 megapixels
@@ -101,7 +101,8 @@ func (m *Message) check() error {
 			}
 		case Image:
 			if m.Role != RoleUser && m.Role != RoleTool {
-				return fmt.Errorf("part %d: an Image is of RoleUser, not of %q", i, m.Role)
+				return fmt.Errorf("part %d: an Image is of RoleUser or in a ToolResult, not of %q: move it to a message "+
+					"of RoleUser", i, m.Role)
 			}
 		}
 	}

@@ -40,11 +40,12 @@ type Model struct {
 	processor *processor.Processor
 	b         backend.Backend
 
-	busy  sync.Mutex
-	plan  backend.Executable
-	cache backend.Cache
-	pool  *kv.Pool
-	rows  int // of plan
+	busy   sync.Mutex
+	closed bool
+	plan   backend.Executable
+	cache  backend.Cache
+	pool   *kv.Pool
+	rows   int // of plan
 }
 
 // Open records the tower's graph and reads its processor. library resizes pictures, "" being the family's own. Plans
@@ -62,6 +63,7 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 	if m.processor, err = processor.Read(t.Processor, library); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Path, err)
 	}
+	m.align(m.processor)
 	blank := &image.Image{Width: m.sight.Patch, Height: m.sight.Patch, Pix: make([]byte, 3*m.sight.Patch*m.sight.Patch)}
 	if n := len(m.processor.Values.Patch(nil, blank, 0, 0, m.sight.Patch)); n != m.input() {
 		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has %d numbers, the model's have %d", t.Path, n,
@@ -70,14 +72,28 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 	return m, nil
 }
 
+// align fits a processor to the tower's blocks.
+func (m *Model) align(p *processor.Processor) { p.Align(m.sight.Patch * max(m.sight.Side, 1)) }
+
 // Sight says how the tower takes pictures.
 func (m *Model) Sight() family.Sight { return m.sight }
 
 // input returns the numbers of a patch.
 func (m *Model) input() int { return backend.Input(m.Graph).Shape.Size() }
 
-// Close frees the memory of keys and values. Nothing may run, then or later.
+// ErrClosed is the error of a step after Close.
+var ErrClosed = errors.New("the part for pictures is closed")
+
+// Close frees the memory of keys and values, after the running step.
 func (m *Model) Close() error {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	m.closed = true
+	return m.free()
+}
+
+// free frees the memory of keys and values.
+func (m *Model) free() error {
 	if m.cache == nil {
 		return nil
 	}
@@ -105,7 +121,9 @@ func (m *Model) Prepare(picture *image.Image) (*Picture, error) {
 // the tiles.
 func (m *Model) PrepareBy(by *processor.Processor, picture *image.Image, change func(*processor.Input)) (*Picture,
 	error) {
-	by.Align(m.sight.Patch * max(m.sight.Side, 1))
+	if by != m.processor {
+		m.align(by)
+	}
 	in, err := by.Prepare(picture)
 	if err != nil {
 		return nil, err
@@ -208,8 +226,6 @@ const together = 1024
 
 // Encode computes the rows of a picture, [p.Rows, Width or a multiple].
 func (m *Model) Encode(ctx context.Context, p *Picture) ([][]float32, error) {
-	m.busy.Lock()
-	defer m.busy.Unlock()
 	rows := make([][]float32, 0, p.Rows)
 	for tiles := p.tiles; len(tiles) > 0; {
 		n, count := 1, tiles[0].count()
@@ -217,10 +233,7 @@ func (m *Model) Encode(ctx context.Context, p *Picture) ([][]float32, error) {
 			count += tiles[n].count()
 			n++
 		}
-		if err := m.compile(count); err != nil {
-			return nil, err
-		}
-		more, err := m.encode(ctx, tiles[:n])
+		more, err := m.encode(ctx, tiles[:n], count)
 		if err != nil {
 			return nil, err
 		}
@@ -231,6 +244,9 @@ func (m *Model) Encode(ctx context.Context, p *Picture) ([][]float32, error) {
 
 // compile makes a plan for steps of a number of rows, unless there is one.
 func (m *Model) compile(rows int) (err error) {
+	if m.closed {
+		return ErrClosed
+	}
 	if rows <= m.rows {
 		return nil
 	}
@@ -238,7 +254,7 @@ func (m *Model) compile(rows int) (err error) {
 	for most < rows {
 		most *= 2
 	}
-	if err = m.Close(); err != nil {
+	if err = m.free(); err != nil {
 		return err
 	}
 	m.rows, m.cache = 0, nil
@@ -253,8 +269,13 @@ func (m *Model) compile(rows int) (err error) {
 	return err
 }
 
-// encode computes tiles in a step.
-func (m *Model) encode(ctx context.Context, tiles []tile) ([][]float32, error) {
+// encode computes tiles in a step of a number of rows. Other pictures may have steps between those of one.
+func (m *Model) encode(ctx context.Context, tiles []tile, count int) ([][]float32, error) {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	if err := m.compile(count); err != nil {
+		return nil, err
+	}
 	s := &backend.Step{}
 	var places []int // of the outputs among the rows
 	for _, t := range tiles {

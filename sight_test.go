@@ -1,0 +1,23 @@
+package karat
+
+import "github.com/karat-run/karat/internal/graph"
+
+// KeepRows sets the maximum bytes of kept rows, and returns the way back.
+func KeepRows(n int) (back func()) {
+	before := keptRows
+	keptRows = n
+	return func() { keptRows = before }
+}
+
+// WatchTower calls f in each step of m's tower. No picture has been seen yet.
+func (m *Model) WatchTower(f func()) error {
+	m.eye.mu.Lock()
+	defer m.eye.mu.Unlock()
+	if err := m.eye.open(m); err != nil {
+		return err
+	}
+	tower := m.eye.model
+	last := tower.Graph.Result()
+	tower.Want, tower.Tap = func(n *graph.Node) bool { return n == last }, func(*graph.Node, []float32) { f() }
+	return nil
+}
