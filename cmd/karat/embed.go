@@ -100,13 +100,16 @@ func lines(file string) (texts []string, err error) {
 		}
 		var text *string
 		var object struct {
-			Text *string `json:"text"`
+			Text  *string         `json:"text"`
+			Image json.RawMessage `json:"image"`
 		}
 		if json.Unmarshal([]byte(line), &text) != nil {
 			if err := json.Unmarshal([]byte(line), &object); err != nil {
 				return nil, fmt.Errorf("line %d: want a JSON string, or an object with text: %w", i+1, err)
 			}
-			text = object.Text
+			if text = object.Text; object.Image != nil {
+				return nil, fmt.Errorf("line %d: image: there are vectors of texts alone", i+1)
+			}
 		}
 		if text == nil {
 			return nil, fmt.Errorf("line %d: want a JSON string, or an object with text", i+1)

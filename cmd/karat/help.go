@@ -227,7 +227,8 @@ var flagsOfOthers = map[string]string{
 	"interactive": "a chat begins where there is no prompt", "i": "a chat begins where there is no prompt",
 	"color":             "colors are there on a terminal, and --plain is without",
 	"no-display-prompt": "the prompt is never printed", "host": "--host is a flag of karat serve",
-	"port": "--port is a flag of karat serve", "addr": hostPort, "address": hostPort, "listen": hostPort,
+	"image": "karat run shows pictures: all else takes texts alone",
+	"port":  "--port is a flag of karat serve", "addr": hostPort, "address": hostPort, "listen": hostPort,
 	"bind": hostPort,
 }
 

@@ -115,7 +115,8 @@ func (f *files) modelType() string {
 	if !ok {
 		kind, _ = f.config["model_type"].(string)
 	}
-	if f, _ := registry.OfConfig(kind, f.text()); f != nil {
+	whole, _ := f.config["model_type"].(string)
+	if f, _ := registry.OfConfig(kind, whole, f.text()); f != nil {
 		return f.Name
 	}
 	return strings.TrimSuffix(kind, "_text")

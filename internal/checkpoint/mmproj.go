@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/image/processor"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -21,21 +23,25 @@ import (
 var commonKeys = []string{"projection_dim", "image_size", "patch_size", "embedding_length", "feed_forward_length",
 	"block_count", "attention.head_count", "image_mean", "image_std"}
 
+// processorKey is a key of Karat's own: the folder's preprocessor_config.json, where the other keys do not say how
+// pictures are prepared.
+const processorKey = "karat.image_processor"
+
 // KeysGGUF returns the keys of llama.cpp's file of a folder's tower, of tensors with these shapes by GGUF's names. lost
-// are the settings without a place there, and notes tell how such files have pictures prepared otherwise.
+// are the settings without a place there, and notes tell which settings of pictures llama.cpp does not read.
 func (t *Tower) KeysGGUF(shapes map[string]tensor.Shape) (keys []gguf.KeyValue, lost []settings.Entry, notes []string,
 	err error) {
-	var processor family.Settings
+	var prepared family.Settings
 	if t.Processor == nil {
 		return nil, nil, nil, fmt.Errorf("%s: preprocessor_config.json is missing: it has the mean and the deviation "+
 			"of pixels", t.Path)
 	}
-	if err := json.Unmarshal(t.Processor, &processor); err != nil {
+	if err := json.Unmarshal(t.Processor, &prepared); err != nil {
 		return nil, nil, nil, fmt.Errorf("%s: preprocessor_config.json: %w", t.Path, err)
 	}
 	p, s := &t.Kind.Projector, maps.Clone(t.Values)
-	s["image_mean"], s["image_std"] = processor["image_mean"], processor["image_std"]
-	p.Write(s, processor)
+	s["image_mean"], s["image_std"] = prepared["image_mean"], prepared["image_std"]
+	p.Write(s, prepared)
 	keys = []gguf.KeyValue{{Key: "clip.has_vision_encoder", Value: true}}
 	for _, key := range commonKeys {
 		keys = t.appendKey(keys, "clip.vision."+key, s)
@@ -55,8 +61,29 @@ func (t *Tower) KeysGGUF(shapes map[string]tensor.Shape) (keys []gguf.KeyValue, 
 		return nil, nil, nil, err
 	}
 	back.Values["text_rms_norm_eps"] = s["text_rms_norm_eps"] // of the text's file
-	lost, err = t.differences(s, back.Values)
-	return keys, lost, processorNotes(processor, back.Kind.Projector.Processor(back.Values)), err
+	if lost, err = t.differences(s, back.Values); err != nil {
+		return nil, nil, nil, err
+	}
+	assumed, err := json.Marshal(back.Kind.Projector.Processor(back.Values))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	others, err := processor.Differences(t.Processor, assumed)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", t.Path, err)
+	}
+	for _, d := range others {
+		notes = append(notes, fmt.Sprintf("preprocessor_config.json: %s is %v: GGUF has no key for it, and llama.cpp "+
+			"takes its own rule or %v. Karat takes the folder's from the key %s", d.Name, d.A, d.B, processorKey))
+	}
+	if len(others) > 0 {
+		var b bytes.Buffer
+		if err := json.Compact(&b, t.Processor); err != nil {
+			return nil, nil, nil, err
+		}
+		keys = append(keys, gguf.KeyValue{Key: processorKey, Value: b.String()})
+	}
+	return keys, lost, notes, nil
 }
 
 // appendKey appends a key with its value among the settings, if there is one.
@@ -130,21 +157,6 @@ func (t *Tower) differences(s, back family.Settings) (lost []settings.Entry, err
 		}
 	}
 	return lost, err
-}
-
-// processorNotes tells how a processor differs from its GGUF file's.
-func processorNotes(processor, assumed map[string]any) (notes []string) {
-	b, err := json.Marshal(assumed) // numbers as in JSON
-	if err == nil {
-		err = json.Unmarshal(b, &assumed)
-	}
-	for _, key := range slices.Sorted(maps.Keys(assumed)) {
-		if v := processor[key]; err == nil && v != nil && !reflect.DeepEqual(v, assumed[key]) {
-			notes = append(notes, fmt.Sprintf("preprocessor_config.json: %s is %s, and a GGUF file has no key for it: "+
-				"its readers take %s", key, family.Show(v), family.Show(assumed[key])))
-		}
-	}
-	return notes
 }
 
 // A FilePart is a tensor of llama.cpp's file of a tower, and how it comes from the model's tensor.

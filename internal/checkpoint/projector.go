@@ -186,6 +186,12 @@ func (t *Tower) readKeys(m gguf.Metadata) error {
 		}
 		v, _ := m.Lookup(key)
 		switch {
+		case key == processorKey:
+			text, err := m.String(key)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.Path, err)
+			}
+			t.Processor = []byte(text)
 		case projectorActivations[key] != "":
 			if on, err := m.Bool(key); err != nil {
 				return fmt.Errorf("%s: %w", t.Path, err)
@@ -304,6 +310,9 @@ func (t *Tower) finish() error {
 		if v := t.Values.Take(key); v != nil {
 			config[key] = v
 		}
+	}
+	if t.Processor != nil { // the file has it
+		return nil
 	}
 	var err error
 	t.Processor, err = json.Marshal(config)

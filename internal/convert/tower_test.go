@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/image"
+	"github.com/karat-run/karat/internal/image/processor"
 	"github.com/karat-run/karat/internal/vision"
 )
 
@@ -47,6 +49,7 @@ func TestTowers(t *testing.T) {
 				t.Fatal(r.Files, r.Notes)
 			}
 			compareTower(t, name, file)
+			compareText(t, name, filepath.Join(dir, "model.gguf"))
 			back := filepath.Join(dir, "back")
 			r = run(t, filepath.Join(dir, "model.gguf"), back, convert.Options{})
 			want, got := folder(t, src), folder(t, back)
@@ -60,6 +63,16 @@ func TestTowers(t *testing.T) {
 				}
 			}
 			a, b := opened(t, src), opened(t, back)
+			beside, closer, err := checkpoint.OpenProjector(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closer.Close()
+			for _, x := range []*checkpoint.Tower{beside, b.Tower} {
+				if d, err := processor.Differences(a.Tower.Processor, x.Processor); err != nil || len(d) > 0 {
+					t.Errorf("%s prepares pictures otherwise: %v, %v", x.Path, d, err)
+				}
+			}
 			if a.Arch != b.Arch || a.Tower.Kind != b.Tower.Kind {
 				t.Errorf("%s became %s", a.Arch, b.Arch)
 			}
@@ -146,12 +159,51 @@ func compareTower(t *testing.T, name, path string) {
 		if name == "gemma3" && strings.HasSuffix(key, "scale_factor") {
 			continue // the record's converter takes the pooling of published models
 		}
+		if key == "karat.image_processor" { // bounds of pictures that no published model has
+			if slices.Contains([]string{"gemma3", "smolvlm", "mistral3"}, name) {
+				t.Errorf("%s: %v", key, x)
+			}
+			continue
+		}
 		got = append(got, fmt.Sprintf("%s [[%s] %v]", key, kind, x))
 	}
 	for key, v := range inOrder(t, record.Metadata) {
 		want = append(want, fmt.Sprintf("%s %v", key, v))
 	}
 	sameLines(t, got, want)
+}
+
+// compareText compares the settings of a text's file with the record of llama.cpp's.
+func compareText(t *testing.T, name, path string) {
+	t.Helper()
+	b, err := os.ReadFile(golden.Shared(t, "goldens/vision/"+name+"/text.gguf.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record struct{ Metadata map[string][2]any }
+	if err := json.Unmarshal(b, &record); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	arch := fmt.Sprint(record.Metadata["general.architecture"][1])
+	for key, want := range record.Metadata {
+		if key != "general.architecture" && !strings.HasPrefix(key, arch+".") {
+			continue
+		}
+		v, _ := f.Metadata.Lookup(key)
+		x, err := v.Any()
+		if n, is := x.(float32); is { // as JSON has it
+			x = float64(n)
+		}
+		var got any
+		if b, e := json.Marshal(x); err != nil || e != nil || json.Unmarshal(b, &got) != nil || !reflect.DeepEqual(got, want[1]) {
+			t.Errorf("%s: %v, want %v; %v", key, x, want[1], err)
+		}
+	}
 }
 
 func sameLines(t *testing.T, got, want []string) {

@@ -177,12 +177,21 @@ func stem(class string) string {
 	return class
 }
 
-// OfConfig is OfType of a configuration, which tells families that share a type.
-func OfConfig(name string, settings map[string]any) (*family.Family, *family.Type) {
+// OfConfig is OfType of a configuration, which tells families that share a type. whole is the type of a model that sees,
+// of which the configuration is the text's part.
+func OfConfig(name, whole string, settings map[string]any) (*family.Family, *family.Type) {
 	for _, f := range Families {
 		for i := range f.Types {
 			if t := &f.Types[i]; t.Name == name && t.If != "" && settings[t.If] != nil && settings[t.If] != false {
 				return f, t
+			}
+		}
+	}
+	if t := TowerOf(whole); t != nil {
+		for _, form := range t.Folder.Forms {
+			f := Find(form.Arch)
+			if i := slices.IndexFunc(f.Types, func(t family.Type) bool { return t.Name == name }); form.Type == whole && i >= 0 {
+				return f, &f.Types[i]
 			}
 		}
 	}

@@ -27,9 +27,10 @@ func Read(c *settings.Model, config []byte) error {
 	if r.Values == nil {
 		return errors.New("config.json: null, expected an object")
 	}
+	whole, _ := r.Values["model_type"].(string)
 	r.textConfig()
 	kind, _ := r.Values["model_type"].(string)
-	if c.Family, c.Kind = registry.OfConfig(kind, r.Values); c.Family == nil {
+	if c.Family, c.Kind = registry.OfConfig(kind, whole, r.Values); c.Family == nil {
 		return errors.Join(append(r.errs, fmt.Errorf("config.json: model_type is %s, supported are %s",
 			family.Show(r.Values["model_type"]), registry.SupportedTypes()))...)
 	}

@@ -19,7 +19,7 @@ var below = map[string]string{
 	"gguf":        "atomicfile tensor mmap",
 	"quantmix":    "gguf registry",
 	"safetensors": "atomicfile tensor mmap float16",
-	"checkpoint":  "checkpoint/gguf checkpoint/hf checkpoint/packing safetensors quant embed",
+	"checkpoint":  "checkpoint/gguf checkpoint/hf checkpoint/packing safetensors quant embed image/processor",
 	"panel":       "quant simd tensor",
 	"graph":       "tensor",
 	"bind":        "graph tensor",

@@ -11,8 +11,7 @@ import (
 // byArea resizes to multiples of a merged patch, within bounds of the area: Qwen's since Qwen2-VL.
 // (transformers, models/qwen2_vl/image_processing_qwen2_vl.py, smart_resize)
 func byArea(s *settings, m *image.Image) (*Input, error) {
-	least := cmp.Or(s.MinPixels, s.Size.MinPixels, s.Size.Shortest)
-	most := cmp.Or(s.MaxPixels, s.Size.MaxPixels, s.Size.Longest)
+	least, most := s.area()
 	factor := int(s.Patch) * s.Merge
 	err := need("patch_size times merge_size", factor, "size.shortest_edge", least, "size.longest_edge", most)
 	if err != nil {
@@ -24,6 +23,12 @@ func byArea(s *settings, m *image.Image) (*Input, error) {
 	}
 	width, height := s.within(w, h, factor, 0, least, most)
 	return s.whole(m, width, height)
+}
+
+// area returns the bounds of a picture's area.
+func (s *settings) area() (least, most int) {
+	return cmp.Or(s.MinPixels, s.Size.MinPixels, s.Size.Shortest),
+		cmp.Or(s.MaxPixels, s.Size.MaxPixels, s.Size.Longest)
 }
 
 // within returns sides that are multiples of factor and at least shortest, about as long as w and h, and whose area is

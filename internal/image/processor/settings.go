@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/image"
@@ -141,6 +143,68 @@ func readSettings(files ...[]byte) (*settings, error) {
 		}
 	}
 	return &s, nil
+}
+
+// effects returns the settings by which a picture is prepared, apart from mean and deviation, by their names.
+func (s *settings) effects() map[string]any {
+	is := func(b *bool) bool { return b == nil || *b }
+	all := map[string]any{"image_processor_type": s.kind(), "resample": *s.Resample, "rescale_factor": 1. / 255,
+		"do_normalize": is(s.Normalize)}
+	if s.Rescale != nil {
+		all["rescale_factor"] = *s.Rescale
+	}
+	switch s.kind() {
+	case "Gemma3ImageProcessor":
+		all["size.height"], all["size.width"], all["do_pan_and_scan"] = s.Size.Height, s.Size.Width, s.PanAndScan
+		if s.PanAndScan {
+			all["pan_and_scan_*"] = s.cropSettings
+		}
+	case "Gemma4ImageProcessor":
+		all["pooling_kernel_size"], all["max_soft_tokens"] = s.Pooling, s.SoftTokens
+	case "SmolVLMImageProcessor", "Idefics3ImageProcessor":
+		all["image_processor_type"], all["size.longest_edge"] = "SmolVLMImageProcessor", s.Size.Longest
+		all["do_image_splitting"], all["max_image_size.longest_edge"] = is(s.Splitting), s.MaxImageSize.Longest
+	case "PixtralImageProcessor":
+		all["size.longest_edge"] = s.Size.Longest // the patch is the tower's
+	case "Lfm2VlImageProcessor":
+		g := s.gridSettings
+		all["downsample_factor"], all["min_image_tokens"], all["max_image_tokens"] = g.Downsample, g.MinTokens, g.MaxTokens
+		all["max_pixels_tolerance"], all["do_image_splitting"] = g.Tolerance, is(s.Splitting) && g.MaxTiles > 1
+		if all["do_image_splitting"] == true {
+			all["min_tiles"], all["max_tiles"], all["tile_size"] = g.MinTiles, g.MaxTiles, g.TileSize
+			all["use_thumbnail"] = g.Thumbnail
+		}
+	default:
+		least, most := s.area()
+		all["image_processor_type"], all["merge_size"] = "Qwen2VLImageProcessor", s.Merge
+		all["size.shortest_edge"], all["size.longest_edge"] = least, most
+	}
+	return all
+}
+
+// A Difference is a setting by which two files prepare pictures otherwise.
+type Difference struct {
+	Name string
+	A, B any
+}
+
+// Differences compares two files, apart from mean and deviation.
+func Differences(a, b []byte) (all []Difference, err error) {
+	p, err := Read(a, "")
+	if err != nil {
+		return nil, err
+	}
+	q, err := Read(b, "")
+	if err != nil {
+		return nil, err
+	}
+	x, y := p.effects(), q.effects()
+	for _, name := range slices.Sorted(maps.Keys(x)) {
+		if x[name] != y[name] {
+			all = append(all, Difference{name, x[name], y[name]})
+		}
+	}
+	return all, nil
 }
 
 // kind returns the processor's name without the library's.
