@@ -190,7 +190,8 @@ func OfConfig(name, whole string, settings map[string]any) (*family.Family, *fam
 	if t := TowerOf(whole); t != nil {
 		for _, form := range t.Folder.Forms {
 			f := Find(form.Arch)
-			if i := slices.IndexFunc(f.Types, func(t family.Type) bool { return t.Name == name }); form.Type == whole && i >= 0 {
+			i := slices.IndexFunc(f.Types, func(t family.Type) bool { return t.Name == name })
+			if i >= 0 && form.Type == whole {
 				return f, &f.Types[i]
 			}
 		}
