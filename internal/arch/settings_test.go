@@ -33,6 +33,8 @@ var idle = map[string]string{
 	"mamba2 rescale_prenorm_residual":          "of training",
 	"nemotronh rescale_prenorm_residual":       "likewise",
 	"modernbert global_attn_every_n_layers":    "layer_types says more",
+	"ernie45moe moe_layer_end_index":           "-1 and layers behind the last stand for the last",
+	"exaonemoe sliding_window_pattern":         "likewise",
 	"embeddinggemma _sliding_window_pattern":   "likewise",
 	"deepseek2 num_nextn_predict_layers":       "its layers are set aside",
 	"glm4moe num_nextn_predict_layers":         "likewise",

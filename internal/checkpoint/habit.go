@@ -219,6 +219,8 @@ func (h Habit) ToModel(f Format, t tensor.Tensor) tensor.Tensor {
 	case f == GGUF && len(s) == 2 &&
 		(h.Form == family.Column && s[1] == 1 || h.Form == family.Grouped && s[0] == h.Groups):
 		t.Shape = tensor.Shape{s[0] * s[1]}
+	case h.Form == family.Lone && len(s) == 2 && s[0] == 1:
+		t.Shape = tensor.Shape{s[1]}
 	case f == GGUF && h.Form == family.Row && len(s) == 1:
 		t.Shape = tensor.Shape{1, s[0]}
 	case f == HuggingFace && h.Form == family.Depthwise && len(s) == 3 && s[1] == 1:
@@ -232,6 +234,8 @@ func (h Habit) ToModel(f Format, t tensor.Tensor) tensor.Tensor {
 // ToFile returns the inverse of ToModel.
 func (h Habit) ToFile(f Format, s tensor.Shape) tensor.Shape {
 	switch {
+	case h.Form == family.Lone && len(s) == 1:
+		return tensor.Shape{1, s[0]}
 	case f == GGUF && h.Form == family.Column && len(s) == 1:
 		return tensor.Shape{s[0], 1}
 	case f == GGUF && h.Form == family.Grouped && len(s) == 1 && h.Groups > 0 && s[0]%h.Groups == 0:

@@ -34,6 +34,10 @@ var ours = map[string]map[string]string{
 		"tokenizer.ggml.eot_token_id":  "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
 		"tokenizer.ggml.eom_token_id":  "see eot_token_id",
 	},
+	"exaonemoe": {
+		"exaone-moe.expert_gating_func":   "readers want it; llama.cpp's converter has it from scoring_func alone, which published folders have",
+		"exaone-moe.nextn_predict_layers": "readers assume 0",
+	},
 	"deepseek2-lite": {"tokenizer.ggml.pre": "the folder's tokenizer splits as deepseek-v3"},
 	"falconh1":       {"tokenizer.ggml.add_bos_token": "readers of falcon-h1 begin a text with a BOS; this model's tokenizer does not"},
 	"embeddinggemma": {"gemma-embedding.attention.sliding_window_pattern": "readers without it assume every sixth layer; the model has every fourth",

@@ -232,6 +232,7 @@ const (
 	Column         // a vector is [n, 1] in GGUF
 	Grouped        // a vector is [groups, n/groups] in GGUF
 	Depthwise      // a convolution by channels: [channels, 1, kernel], in GGUF [channels, kernel]
+	Lone           // a vector is a matrix of one row, in either format
 	Row            // a matrix of one row, outside the graph, may be a vector in GGUF
 )
 

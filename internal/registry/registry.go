@@ -9,9 +9,11 @@ import (
 	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
 	"github.com/karat-run/karat/internal/arch/deepseek2"
+	"github.com/karat-run/karat/internal/arch/ernie45moe"
 	ernie45 "github.com/karat-run/karat/internal/arch/ernie4_5"
 	"github.com/karat-run/karat/internal/arch/eurobert"
 	"github.com/karat-run/karat/internal/arch/exaone4"
+	"github.com/karat-run/karat/internal/arch/exaonemoe"
 	"github.com/karat-run/karat/internal/arch/falcon"
 	"github.com/karat-run/karat/internal/arch/falconh1"
 	"github.com/karat-run/karat/internal/arch/gemma"
@@ -28,6 +30,8 @@ import (
 	"github.com/karat-run/karat/internal/arch/granitehybrid"
 	"github.com/karat-run/karat/internal/arch/granitemoe"
 	hunyuandense "github.com/karat-run/karat/internal/arch/hunyuan-dense"
+	"github.com/karat-run/karat/internal/arch/hunyuanmoe"
+	"github.com/karat-run/karat/internal/arch/hyv3"
 	"github.com/karat-run/karat/internal/arch/lfm2"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
@@ -98,6 +102,10 @@ var Families = []*family.Family{
 	&olmoe.Family,
 	&eurobert.Family,
 	&nomicbert.Family,
+	&hyv3.Family,
+	&exaonemoe.Family,
+	&hunyuanmoe.Family,
+	&ernie45moe.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

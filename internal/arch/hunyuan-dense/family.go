@@ -21,7 +21,7 @@ var Family = family.Family{
 		"vocab_size": 290943.}}},
 	Fixed:      map[string]any{"hidden_act": "silu", "use_qk_norm": true, "use_rotary_pos_emb": true},
 	Idle:       []string{"eod_token_id"},
-	FromConfig: enlarge,
+	FromConfig: Enlarge,
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling:   map[string][]string{"head_dim": {"head_dim", "attention_head_dim"}},
 
@@ -34,8 +34,8 @@ var Family = family.Family{
 	},
 }
 
-// enlarge takes alpha into the base: base·alpha^(dim/(dim-2)), in GGUF's precision.
-func enlarge(s family.Settings, f *family.File) {
+// Enlarge takes alpha into the base: base·alpha^(dim/(dim-2)), in GGUF's precision.
+func Enlarge(s family.Settings, f *family.File) {
 	for _, key := range []string{"rope_parameters", "rope_scaling"} {
 		p, _ := family.Object(s[key])
 		dim, alpha := s.Number("head_dim"), p.Number("alpha")

@@ -137,7 +137,7 @@ func (r *reader) readFamilyKeys() {
 		}
 	}
 	for _, k := range r.Family.Keys {
-		if n, ok := products[k.Setting]; ok {
+		if n, ok := products[k.Setting]; ok && k.Kind == family.Product {
 			r.readProduct(k, n)
 		}
 	}

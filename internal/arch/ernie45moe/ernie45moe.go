@@ -1,0 +1,130 @@
+// Package ernie45moe is the decoder of ERNIE 4.5's models with experts.
+//
+// Differences from Llama: pairs of neighbouring features turn; behind the first layers a mixture of experts, beside an
+// MLP for all tokens. The router takes the softmax over all experts, chooses with a correction bias, and divides the
+// weights of the chosen ones, without the bias, by their sum.
+//
+// Source: transformers, models/ernie4_5_moe/modeling_ernie4_5_moe.py; llama.cpp, src/models/ernie4-5-moe.cpp.
+package ernie45moe
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	FirstDense       int              `json:"moe_layer_start_index"`
+	ExpertSize       int              `json:"moe_intermediate_size"`
+	NumExperts       int              `json:"num_experts"`
+	TopK             int              `json:"top_k_experts"`
+	NumShared        int              `json:"num_shared_experts"`
+	Interval         int              `json:"moe_layer_interval"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer, with either an MLP or a mixture.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *family.MLP   `gguf:"" hf:"mlp"`
+	MoE      *MoE          `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
+type MoE struct {
+	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Bias    *graph.Weight `gguf:"exp_probs_b.bias" hf:"moe_statics.e_score_correction_bias"`
+	Experts family.Routed `gguf:"" hf:"experts"`
+	Shared  family.Shared `gguf:"" hf:"shared_experts"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
+	for i := range m.Layers {
+		if i < c.FirstDense || (i+1)%c.Interval != 0 {
+			m.Layers[i].MLP = new(family.MLP)
+		} else {
+			m.Layers[i].MoE = new(MoE)
+		}
+	}
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	turn := graph.RoPEAttr{Freqs: m.freqs, Interleaved: true}
+	q = g.RoPEWith("q", q, turn)
+	g.StoreKV(kv, g.RoPEWith("k", k, turn), v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: true}, nil, e.Bias)
+	y := e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
+	if m.NumShared > 0 {
+		y = g.Add(y, e.Shared.Forward(g, "mlp.shared_experts", x, m.Act, m.NumShared*m.ExpertSize, m.HiddenSize))
+	}
+	return g.Name(y, "ffn_out", "mlp.out")
+}

@@ -1,0 +1,111 @@
+// Package hunyuanmoe is the decoder of Hunyuan-A13B.
+//
+// Differences from Llama: norms of queries and keys, head by head, after their rotation; a mixture of experts in all
+// layers, beside an expert for all tokens. The router takes the softmax over all experts, and divides the weights of
+// the chosen ones by their sum.
+//
+// Source: transformers, models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py; llama.cpp, src/models/hunyuan-moe.cpp.
+package hunyuanmoe
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize  int              `json:"vocab_size"`
+	HiddenSize int              `json:"hidden_size"`
+	SharedSize int              `json:"intermediate_size"`
+	NumLayers  int              `json:"num_hidden_layers"`
+	NumHeads   int              `json:"num_attention_heads"`
+	NumKVHeads int              `json:"num_key_value_heads"`
+	HeadDim    int              `json:"head_dim"`
+	RMSNormEps float32          `json:"rms_norm_eps"`
+	Act        graph.Activation `json:"hidden_act"`
+	Tied       bool             `json:"tie_word_embeddings"`
+	ExpertSize int              `json:"moe_intermediate_size"`
+	NumExperts int              `json:"num_experts"`
+	TopK       int              `json:"top_k_experts"`
+	Rope       struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE      MoE           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"query_layernorm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"key_layernorm"`
+}
+
+// MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
+type MoE struct {
+	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"gate.wg"`
+	Experts family.Routed `gguf:"" hf:"experts"`
+	Shared  family.Shared `gguf:"" hf:"shared_mlp"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m)
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q = g.RMSNorm(a.QNorm, g.RoPE("q", q, m.freqs), m.RMSNormEps, 0)
+	g.StoreKV(kv, g.RMSNorm(a.KNorm, g.RoPE("k", k, m.freqs), m.RMSNormEps, 0), v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	scores := g.Name(g.Linear(e.Router, x, m.NumExperts), "ffn_gate_inp", "mlp.gate.out") // [T, experts]
+	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: true}, nil, nil)
+	y := e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
+	y = g.Add(y, e.Shared.Forward(g, "mlp.shared_mlp", x, m.Act, m.SharedSize, m.HiddenSize))
+	return g.Name(y, "ffn_out", "mlp.out")
+}
