@@ -212,9 +212,7 @@ func repeat(r *rendering, v Value, n int64) Value {
 	case str:
 		t := r.text()
 		t.repeat(v, times)
-		s := t.str()
-		s.safe = v.safe
-		return s
+		return t.strAs(v.safe)
 	case *list:
 		if len(v.items) == 0 {
 			times = 0

@@ -236,9 +236,7 @@ func filterIndent(r *rendering, v Value, p []Value) Value {
 		}
 		t.add(line)
 	}
-	u := t.str()
-	u.safe = s.safe
-	return u
+	return t.strAs(s.safe)
 }
 
 // indention returns the text before each line: a string, or spaces.

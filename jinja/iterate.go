@@ -402,7 +402,5 @@ func substring(r *rendering, s str, from, count, by int) Value {
 		at := from + i*by
 		t.add(s.sub(starts[at], starts[at+1]))
 	}
-	sub := t.str()
-	sub.safe = s.safe
-	return sub
+	return t.strAs(s.safe)
 }

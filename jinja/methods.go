@@ -261,9 +261,7 @@ func replace(r *rendering, s, old, new str, n int) Value {
 		i += w
 	}
 	t.add(s.sub(at, len(s.s)))
-	u := t.str()
-	u.safe = s.safe
-	return u
+	return t.strAs(s.safe)
 }
 
 // part returns s[start:stop] in bytes; ok is false if start is beyond the end.

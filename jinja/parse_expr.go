@@ -21,23 +21,16 @@ func parseExpr(p *parser) expr {
 	return x
 }
 
-func parseOr(p *parser) expr {
-	depth := p.depth
-	x := parseAnd(p)
-	for p.skipName("or") {
-		p.deeper()
-		x = &logicExpr{true, x, parseAnd(p)}
-	}
-	p.depth = depth
-	return x
-}
+func parseOr(p *parser) expr  { return parseLogic(p, "or", parseAnd) }
+func parseAnd(p *parser) expr { return parseLogic(p, "and", parseNot) }
 
-func parseAnd(p *parser) expr {
+// parseLogic reads operands between which a word stands.
+func parseLogic(p *parser, word string, operand func(*parser) expr) expr {
 	depth := p.depth
-	x := parseNot(p)
-	for p.skipName("and") {
+	x := operand(p)
+	for p.skipName(word) {
 		p.deeper()
-		x = &logicExpr{false, x, parseNot(p)}
+		x = &logicExpr{word == "or", x, operand(p)}
 	}
 	p.depth = depth
 	return x

@@ -239,9 +239,7 @@ func percent(r *rendering, s str, v Value) Value {
 			}
 		}
 	}
-	u := t.str()
-	u.safe = s.safe
-	return u
+	return t.strAs(s.safe)
 }
 
 // showValue returns str(v), escaped if the result goes into Markup.
@@ -284,9 +282,7 @@ func format(r *rendering, v Value, a *args) Value {
 		t.add(showValue(r, a.field(name, &auto), s.safe))
 	}
 	t.add(s.sub(at, len(s.s)))
-	u := t.str()
-	u.safe = s.safe
-	return u
+	return t.strAs(s.safe)
 }
 
 // field returns the argument of a field of str.format. auto counts the fields without a name; after a field with a

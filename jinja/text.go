@@ -222,6 +222,13 @@ func (t *text) str() str {
 	return str{s: t.own.b.String()[t.from:], marks: t.own.marks[t.marks:], base: t.from, own: t.own}
 }
 
+// strAs returns the text as a string that is safe, or not.
+func (t *text) strAs(safe bool) str {
+	s := t.str()
+	s.safe = safe
+	return s
+}
+
 // change adds the changed text of s, piece by piece: the result of a marked piece is marked as a whole.
 func (t *text) change(s str, change func(string) string) {
 	s.pieces(func(part string, marked bool, of int) {
@@ -250,9 +257,7 @@ func concat(r *rendering, a, b str) Value {
 	}
 	t := r.continueText(a)
 	t.add(b)
-	s := t.str()
-	s.safe = safe
-	return s
+	return t.strAs(safe)
 }
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
@@ -265,9 +270,7 @@ func escape(r *rendering, s str) str {
 	t := r.text()
 	r.alloc(len(s.s))
 	t.change(s, htmlEscapes.Replace)
-	e := t.str()
-	e.safe = true
-	return e
+	return t.strAs(true)
 }
 
 // watch reports two compared strings to Options.Watch, if any is marked.
