@@ -145,9 +145,9 @@ func createBatch(x *exchange) any {
 	f.done()
 	switch {
 	case !slices.Contains(batchEndpoints, b.Endpoint):
-		return bad("endpoint", "Invalid value for 'endpoint': %.64q, want one of %v", b.Endpoint, batchEndpoints)
+		fail("endpoint", "%.64q, want one of %v", b.Endpoint, batchEndpoints)
 	case b.Window != "24h":
-		return bad("completion_window", "Invalid value for 'completion_window': %.32q, want 24h", b.Window)
+		fail("completion_window", "%.32q, want 24h", b.Window)
 	case x.s.store.find(b.Input, x.who.name) == nil:
 		return noInput(b)
 	case x.who.key != nil && !x.who.key.opens(b.Endpoint):
@@ -229,10 +229,7 @@ func batchObject(x *exchange, b *batch) any {
 	return o
 }
 
-func showBatch(x *exchange) any {
-	b := x.batch()
-	return batchObject(x, b)
-}
+func showBatch(x *exchange) any { return batchObject(x, x.batch()) }
 
 // cancelBatch answers POST /v1/batches/ID/cancel. The requests under way end.
 func cancelBatch(x *exchange) any {
@@ -851,9 +848,10 @@ func (s *Server) ask(ctx context.Context, who *caller, path string, body []byte)
 // buffered keeps an answer.
 type buffered struct {
 	header http.Header
+	status int
 	body   bytes.Buffer
 }
 
 func (b *buffered) Header() http.Header         { return b.header }
-func (b *buffered) WriteHeader(int)             {}
+func (b *buffered) WriteHeader(status int)      { b.status = status }
 func (b *buffered) Write(p []byte) (int, error) { return b.body.Write(p) }

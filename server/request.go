@@ -521,12 +521,12 @@ func prompts(param string, raw json.RawMessage, room, answer int) (texts []strin
 		return nil, [][]int{tokenIDs(param, raw, room, answer)}
 	}
 	if n := count(raw); n == 0 || n > maxPrompts {
-		throw(bad(param, "Invalid value for '%s': %d texts, want 1 to %d", param, n, maxPrompts))
+		fail(param, "%d texts, want 1 to %d", n, maxPrompts)
 	}
 	for i, x := range split(raw) {
 		switch text, is := decodeAs[string](x); {
 		case string(x) == "null":
-			throw(bad(param, "Invalid value for '%s': element %d is null", param, i))
+			fail(param, "element %d is null", i)
 		case x[0] != first || !is && first != '[':
 			throw(not)
 		case is:
@@ -547,7 +547,7 @@ func tokenIDs(param string, raw json.RawMessage, room, answer int) []int {
 	elements(raw, func(_, x json.RawMessage) bool {
 		id, err := strconv.Atoi(string(x))
 		if err != nil {
-			throw(bad(param, "Invalid value for '%s': %.32q is no token id", param, x))
+			fail(param, "%.32q is no token id", x)
 		}
 		ids = append(ids, id)
 		return true

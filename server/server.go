@@ -22,7 +22,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -343,7 +342,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Allow has the right methods.
 func (s *Server) routeProblem(w http.ResponseWriter, r *http.Request) *problem {
 	h, _ := s.mux.Handler(r)
-	probe := &recorder{header: http.Header{}}
+	probe := &buffered{header: http.Header{}}
 	h.ServeHTTP(probe, r)
 	p := noRoute(r)
 	if probe.status == http.StatusMethodNotAllowed {
@@ -352,15 +351,3 @@ func (s *Server) routeProblem(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	return p
 }
-
-// recorder notes how the mux would refuse a request.
-type recorder struct {
-	header http.Header
-	status int
-}
-
-func (p *recorder) Header() http.Header { return p.header }
-
-func (p *recorder) WriteHeader(status int) { p.status = status }
-
-func (p *recorder) Write(b []byte) (int, error) { return io.Discard.Write(b) }

@@ -439,7 +439,7 @@ func uploadFile(x *exchange) any {
 	case f.Purpose == "":
 		return bad("purpose", "Missing required parameter: 'purpose'")
 	case f.Purpose != "batch":
-		return bad("purpose", "Invalid value for 'purpose': %.64q, want batch", f.Purpose)
+		fail("purpose", "%.64q, want batch", f.Purpose)
 	}
 	t.bytes.give(f.owner, room-f.Bytes)
 	room = f.Bytes
@@ -470,8 +470,7 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 			f.Purpose = string(text)
 		case name == "file" && !there:
 			if f.Filename = part.FileName(); len(f.Filename) > maxFilename {
-				throw(bad("file", "Invalid value for 'file': its name has %d bytes, at most %d", len(f.Filename),
-					maxFilename))
+				fail("file", "its name has %d bytes, at most %d", len(f.Filename), maxFilename)
 			}
 			if f.Bytes, err = x.s.store.receive(f.ID, part); err != nil {
 				if errors.Is(err, errLarge) {
@@ -481,7 +480,7 @@ func (x *exchange) receive(f *storedFile, parts *multipart.Reader) (there bool) 
 			}
 			there = true
 		case name == "purpose" || name == "file":
-			throw(bad(name, "Invalid value for '%s': the field is there twice", name))
+			fail(name, "the field is there twice")
 		default:
 			throw(unknownField(name))
 		}
@@ -512,10 +511,7 @@ func noThing(kind, id string) *problem {
 	return refuse(http.StatusNotFound, "not_found", "id", "No such %s: %.64q", kind, id)
 }
 
-func showFile(x *exchange) any {
-	f := x.file()
-	return f
-}
+func showFile(x *exchange) any { return x.file() }
 
 func deleteFile(x *exchange) any {
 	f := x.file()
@@ -569,7 +565,7 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > most {
-			throw(bad("limit", "Invalid value for 'limit': %.32q, want 1 to %d", text, most))
+			fail("limit", "%.32q, want 1 to %d", text, most)
 		}
 		limit = n
 	}
@@ -578,12 +574,12 @@ func page[T any](x *exchange, all []T, id func(T) string, most int) (list listed
 	case "asc":
 		slices.Reverse(all)
 	default:
-		throw(bad("order", "Invalid value for 'order': %.32q, want asc, desc", order))
+		fail("order", "%.32q, want asc, desc", order)
 	}
 	if after := q.Get("after"); after != "" {
 		i := slices.IndexFunc(all, func(v T) bool { return id(v) == after })
 		if i < 0 {
-			throw(bad("after", "Invalid value for 'after': there is no %.64q", after))
+			fail("after", "there is no %.64q", after)
 		}
 		all = all[i+1:]
 	}

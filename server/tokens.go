@@ -88,11 +88,10 @@ func detokenize(x *exchange) any {
 	size := 0
 	for _, id := range ids {
 		if id < 0 || id >= m.info.VocabSize {
-			return bad("tokens", "Invalid value for 'tokens': token id %d, the vocabulary has %d", id, m.info.VocabSize)
+			fail("tokens", "token id %d, the vocabulary has %d", id, m.info.VocabSize)
 		}
 		if size += len(m.model.TokenBytes(id)); size > 4*maxTokenized {
-			return bad("tokens", "Invalid value for 'tokens': their text has more than %d bytes: send them in parts",
-				4*maxTokenized)
+			fail("tokens", "their text has more than %d bytes: send them in parts", 4*maxTokenized)
 		}
 	}
 	return x.replyLarge(map[string]string{"content": m.model.Detokenize(ids)})
