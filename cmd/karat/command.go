@@ -281,10 +281,10 @@ func (x *call) interrupted(more string) error {
 	return failure{statusInterrupted, errors.New("interrupted" + more)}
 }
 
-// unwritten returns err, or, after a signal, the failure of a command without its output file.
-func (x *call) unwritten(err error, path string) error {
+// orInterrupted returns err, or, after a signal, the failure of an interrupted command with more words about the state.
+func (x *call) orInterrupted(err error, more string) error {
 	if x.isEnded(err) {
-		return x.interrupted(": " + path + " was not written")
+		return x.interrupted(more)
 	}
 	return err
 }

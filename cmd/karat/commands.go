@@ -151,12 +151,13 @@ func (p *conversation) setFlag(f *pflag.Flag, value string) error {
 	if err := f.Value.Set(value); err != nil {
 		return restore(err)
 	}
-	o, _, err := p.flags.options(p.call.changed)
+	var o karat.Options
+	err := catch(func() (err error) { o, _, err = p.flags.options(p.call.changed); return err })
 	if err != nil {
 		return restore(err)
 	}
 	if f.Name == "ctx" {
-		if err := p.reload(*p.call.model, o); err != nil {
+		if err := catch(func() error { return p.reload(*p.call.model, o) }); err != nil {
 			return restore(err)
 		}
 	}
@@ -237,10 +238,7 @@ func (p *conversation) addFile(path string) error {
 	}
 	ctx, stop := p.prompter.interruptible()
 	defer stop()
-	text, err := awaitRead(ctx, func() (string, error) { return readFile(homePath(path)) })
-	if err != nil {
-		return err
-	}
+	text := must(awaitRead(ctx, func() (string, error) { return readFile(homePath(path)) }))
 	if strings.IndexByte(text, 0) >= 0 {
 		return fmt.Errorf("%s is no text: it has zero bytes", path)
 	}
@@ -306,14 +304,8 @@ func (p *conversation) switchModel(name string) error {
 func (p *conversation) reload(a modelArg, o karat.Options) error {
 	ctx, stop := p.prompter.interruptible()
 	defer stop()
-	path, err := p.call.findNamed(&a)
-	if err != nil {
-		return err
-	}
-	m, err := loadModel(ctx, path, o, p.log)
-	if err != nil {
-		return err
-	}
+	path := must(p.call.findNamed(&a))
+	m := must(loadModel(ctx, path, o, p.log))
 	if _, err := p.flags.chat.describe(ctx, m, "Hello", p.g); err != nil {
 		m.Close()
 		return err
@@ -329,10 +321,7 @@ func (p *conversation) tokensUsed(string) error {
 	if messages := p.sent(); len(messages) > 0 {
 		ctx, stop := p.prompter.interruptible()
 		defer stop()
-		ids, err := p.model.TokenizeChat(ctx, messages, p.g)
-		if err != nil {
-			return err
-		}
+		ids := must(p.model.TokenizeChat(ctx, messages, p.g))
 		used = len(ids)
 	}
 	text := fmt.Sprintf("%d of %s", used, count(p.model.Info().Context, "token"))

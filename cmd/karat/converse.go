@@ -101,7 +101,7 @@ func (p *conversation) obey(line string) error {
 	case strings.HasPrefix(line, "//"):
 		line = line[1:]
 	case strings.HasPrefix(line, "/"):
-		err := p.run(line)
+		err := catch(func() error { return p.run(line) })
 		var f failure
 		if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &f) {
 			fmt.Fprintln(p.log, "karat:", oneLine(err.Error()))
@@ -335,10 +335,7 @@ func writePrivate(path string, data []byte) error {
 
 // save saves the chat. A file of another kind, and a conversation not continued by this chat, stay.
 func (p *conversation) save(name string) error {
-	path, err := chatFile("save", name)
-	if err != nil {
-		return err
-	}
+	path := must(chatFile("save", name))
 	old, err := readChat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -347,9 +344,7 @@ func (p *conversation) save(name string) error {
 	case !isContinuation(p.file().Messages, old.Messages):
 		return fmt.Errorf("%s has another conversation: choose another name, or remove it first", path)
 	}
-	if err := p.write(path); err != nil {
-		return err
-	}
+	throw(p.write(path))
 	return p.tell("saved %s in %s", count(len(p.messages), "message"), oneLine(path))
 }
 
@@ -360,14 +355,8 @@ func isContinuation(all, first []savedMessage) bool {
 
 // load goes on with a saved chat.
 func (p *conversation) load(name string) error {
-	path, err := chatFile("load", name)
-	if err != nil {
-		return err
-	}
-	c, err := readChat(path)
-	if err != nil {
-		return err
-	}
+	path := must(chatFile("load", name))
+	c := must(readChat(path))
 	p.undo.keep(p.said)
 	p.said = said{system: c.System}
 	for _, m := range c.Messages {

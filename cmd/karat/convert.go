@@ -69,7 +69,7 @@ func (f *convertFlags) run(x *call) error {
 			Ignore: f.ignore, Progress: p.bytes})
 	p.end()
 	if err != nil {
-		return x.unwritten(err, f.output)
+		return x.orInterrupted(err, ": "+f.output+" was not written")
 	}
 	seconds := time.Since(p.start).Seconds()
 	if f.json {
@@ -206,7 +206,7 @@ func (f *editFlags) run(x *call) error {
 	o.Loads = x.checkLoads
 	changes, err := convert.Edit(x.ctx, found.Path, out, o)
 	if err != nil {
-		return x.unwritten(err, out)
+		return x.orInterrupted(err, ": "+out+" was not written")
 	}
 	if f.json {
 		return x.json(map[string]any{"file": out, "changes": changes})

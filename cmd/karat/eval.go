@@ -66,7 +66,7 @@ type evalFlags struct {
 
 func newEvalCommand() *cobra.Command {
 	var f evalFlags
-	c := define("eval", f.run)
+	c := define("eval", early(f.run))
 	c.flags("text", file(&f.text))
 	f.windowFlags.add(c)
 	c.flags("base", file(&f.base), "base-logits", file(&f.baseLogits), "save-logits", file(&f.save), "json", &f.json)
@@ -125,45 +125,34 @@ func (f *evalFlags) run(x *call) error {
 		w = must(file.Windows(f.windows))
 		e.Base, f.context = file, w.Context
 	}
-	m, err := x.openModel(path, f.context)
-	if err != nil {
-		return x.explainEarly(err)
-	}
+	m := must(x.openModel(path, f.context))
 	defer m.Close()
-	if w, err = f.windowsOf(x, m, w); err != nil {
-		return x.explainEarly(err)
-	}
+	w = must(f.windowsOf(x, m, w))
 	o.Engine.Context, o.Engine.Budget = w.Context, int64(f.engine.budget)
 	runner, err := m.Start(x.ctx, o)
 	if err != nil {
-		return x.explainEarly(explainBudget(err))
+		return explainBudget(err)
 	}
 	defer runner.Close()
 	e.Model = runner
 	if f.base != "" {
-		b, err := x.openModel(f.base, f.context)
-		if err != nil {
-			return x.explainEarly(err)
-		}
+		b := must(x.openModel(f.base, f.context))
 		defer b.Close()
 		throw(m.SameTokens(b, w))
 		o.Adapters = nil
-		base, err := b.Start(x.ctx, o)
-		if err != nil {
-			return x.explainEarly(err)
-		}
+		base := must(b.Start(x.ctx, o))
 		defer base.Close()
 		e.Base = base
 	}
 	return f.measure(x, w, e)
 }
 
-// explainEarly returns err, or, for a signal before the first finished window, a failure saying so.
-func (x *call) explainEarly(err error) error {
-	if x.isEnded(err) {
-		return x.interrupted(" before the first window was finished")
+// early returns a run that says of an end by a signal that no window was finished.
+func early(run func(*call) error) func(*call) error {
+	return func(x *call) error {
+		err := catch(func() error { return run(x) })
+		return x.orInterrupted(err, " before the first window was finished")
 	}
-	return err
 }
 
 func (f *evalFlags) measure(x *call, w *eval.Windows, e eval.Options) error {
@@ -174,7 +163,7 @@ func (f *evalFlags) measure(x *call, w *eval.Windows, e eval.Options) error {
 	interrupted := x.isEnded(err)
 	switch {
 	case r == nil || err != nil && !interrupted:
-		return x.explainEarly(err)
+		return err
 	case f.json:
 		err = x.json(r)
 	default:
@@ -234,7 +223,7 @@ type imatrixFlags struct {
 
 func newImatrixCommand() *cobra.Command {
 	var f imatrixFlags
-	c := define("imatrix", f.run)
+	c := define("imatrix", early(f.run))
 	c.flags("output", file(&f.output))
 	f.windowFlags.add(c)
 	c.flags("skip", &f.skip, "in-file", &f.in, "process-output", &f.head, "json", &f.json, "kv-budget",
@@ -260,16 +249,10 @@ func (f *imatrixFlags) run(x *call) error {
 	path := must(x.find())
 	throw(refuseOverwrite("-o "+f.output, f.output, path, f.text)) // a file may be read and replaced
 	throw(atomicfile.Check(f.output))
-	m, err := x.openModel(path, f.context)
-	if err != nil {
-		return x.explainEarly(err)
-	}
+	m := must(x.openModel(path, f.context))
 	defer m.Close()
 	all := must(f.before(m.Graph))
-	w, err := f.cut(x, m, eval.Calibration)
-	if err != nil {
-		return x.explainEarly(err)
-	}
+	w := must(f.cut(x, m, eval.Calibration))
 	if f.skip >= w.Count() {
 		return usagef("--skip %d: want 0 to %d, of %s", f.skip, w.Count()-1, count(w.Count(), "window"))
 	}
@@ -303,7 +286,7 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 		Tap: collector.Tap, Expert: collector.Expert()}
 	r, err := m.Start(x.ctx, o)
 	if err != nil {
-		return x.explainEarly(explainBudget(err))
+		return explainBudget(err)
 	}
 	defer r.Close()
 	got := &imatrix.Matrix{Entries: map[string]*imatrix.Entry{}, Datasets: []string{f.text}, ChunkSize: w.Context}
@@ -323,10 +306,7 @@ func (f *imatrixFlags) collect(x *call, m *eval.Model, o model.Options, w *eval.
 	}
 	p.end()
 	interrupted := x.isEnded(err)
-	switch {
-	case interrupted && got.Chunks == 0:
-		return x.explainEarly(err)
-	case err != nil && !interrupted:
+	if err != nil && (!interrupted || got.Chunks == 0) {
 		return err
 	}
 	all.ChunkSize = w.Context

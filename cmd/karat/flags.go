@@ -221,10 +221,7 @@ func (f *grammarFlags) grammar() (*karat.Grammar, error) {
 	}
 	from, text := "--regex", f.pattern
 	if f.pattern == "" {
-		var err error
-		if from, text, err = f.read(); err != nil {
-			return nil, err
-		}
+		from, text = must2(f.read())
 	}
 	var g *karat.Grammar
 	var err error

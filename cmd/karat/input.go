@@ -108,12 +108,12 @@ func awaitRead(ctx context.Context, read func() (string, error)) (text string, e
 
 // readFile returns the text of a file, without the line end at its end.
 func readFile(path string) (string, error) {
-	text, err := readWhole(path, maxInput)
-	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
+	return trimLine(readWhole(path, maxInput))
 }
 
-func readText(r io.Reader, name string) (string, error) {
-	text, err := readAll(r, name, maxInput)
+func readText(r io.Reader, name string) (string, error) { return trimLine(readAll(r, name, maxInput)) }
+
+func trimLine(text string, err error) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
 }
 

@@ -170,7 +170,7 @@ func (x *call) findNamed(a *modelArg) (string, error) {
 	}})
 	p.end()
 	if err != nil {
-		return "", x.interruptedPull(err)
+		return "", x.orInterrupted(err, keptPull)
 	}
 	return s.Path(m)
 }

@@ -34,10 +34,7 @@ func openStore() (*hub.Store, error) {
 // withStore returns a run with the store, for a command about models.
 func withStore(do func(x *call, s *hub.Store) error) func(*call) error {
 	return func(x *call) error {
-		s, err := openStore()
-		if err != nil {
-			return err
-		}
+		s := must(openStore())
 		defer s.Close()
 		return do(x, s)
 	}
@@ -219,39 +216,28 @@ func (f *pullFlags) run(x *call) error {
 		Progress: p.download, Note: x.note})
 	p.end()
 	if err != nil {
-		return x.interruptedPull(err)
+		return x.orInterrupted(err, keptPull)
 	}
 	path := must(s.Path(m))
-	if err := tellPulled(x, s, m, path); err != nil || !f.check {
-		return err
+	if throw(tellPulled(x, s, m, path)); !f.check {
+		return nil
 	}
 	return new(checkFlags).run(x, path)
 }
 
-// interruptedPull returns the error of a pull, or of its interruption.
-func (x *call) interruptedPull(err error) error {
-	if x.isEnded(err) {
-		return x.interrupted(": what has come is kept, and the same command goes on with it")
-	}
-	return err
-}
+// keptPull is the state of an interrupted pull.
+const keptPull = ": what has come is kept, and the same command goes on with it"
 
 // tellPulled describes the pulled model, with the notes to read before using it.
 func tellPulled(x *call, s *hub.Store, m *hub.Manifest, path string) error {
-	if err := x.printf("%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"),
-		oneLine(m.Source)); err != nil {
-		return err
-	}
+	throw(x.printf("%s: %s in %s, from %s\n", m.Name, bytesIn(m.Bytes()), count(len(m.Files), "file"),
+		oneLine(m.Source)))
 	facts, broken := describe(x.ctx, path)
 	if facts == nil {
 		return fmt.Errorf("it was pulled, but does not open: %w", broken)
 	}
-	if err := s.SetType(x.ctx, m.Name, facts.kind); err != nil {
-		return err
-	}
-	if err := facts.write(x.out, m); err != nil {
-		return err
-	}
+	throw(s.SetType(x.ctx, m.Name, facts.kind))
+	throw(facts.write(x.out, m))
 	if broken != nil {
 		return fmt.Errorf("it was pulled, but does not run: %w", broken)
 	}

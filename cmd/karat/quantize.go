@@ -127,7 +127,7 @@ func (f *quantizeFlags) run(x *call) (err error) {
 	start := time.Now()
 	var plan *autoquant.Plan
 	if f.target.set() {
-		plan, err = f.target.choose(x, f.from, &o)
+		err = catch(func() (err error) { plan, err = f.target.choose(x, f.from, &o); return err })
 	}
 	var r *convert.Result
 	if err == nil {
@@ -140,7 +140,7 @@ func (f *quantizeFlags) run(x *call) (err error) {
 	case errors.Is(err, convert.ErrRequantize):
 		return fmt.Errorf("%w, with --allow-requantize", err)
 	case err != nil:
-		return x.unwritten(err, f.to)
+		return x.orInterrupted(err, ": "+f.to+" was not written")
 	}
 	q := quantized{File: f.to, Type: strings.ToUpper(o.Type), Arch: r.Architecture, Bytes: r.Bytes, Types: r.Types,
 		Notes: r.Notes, Seconds: time.Since(start).Seconds(), Plan: plan}
@@ -218,41 +218,26 @@ func (f *targetFlags) check(x *call, types []string) error {
 // choose sets o's type and rules.
 func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (*autoquant.Plan, error) {
 	if f.plan != "" {
-		if err := atomicfile.Check(f.plan); err != nil {
-			return nil, err
-		}
-		if err := refuseOverwrite("--plan "+f.plan, f.plan, path, f.text.text, o.Imatrix); err != nil {
-			return nil, err
-		}
+		throw(atomicfile.Check(f.plan))
+		throw(refuseOverwrite("--plan "+f.plan, f.plan, path, f.text.text, o.Imatrix))
 	}
-	file, err := gguf.Open(path)
-	if err != nil {
-		return nil, err
-	}
+	file := must(gguf.Open(path))
 	defer file.Close()
-	m, err := x.openModel(path, f.text.context)
-	if err != nil {
-		return nil, err
-	}
+	m := must(x.openModel(path, f.text.context))
 	defer m.Close()
 	a := autoquant.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads,
 		Rules: o.Rules}
-	if a.Numerics, err = numerics.Parse("", ""); err != nil {
-		return nil, err
-	}
+	a.Numerics = must(numerics.Parse("", ""))
 	if o.Imatrix != "" {
-		if a.Imatrix, err = imatrix.Read(o.Imatrix); err != nil {
-			return nil, err
-		}
+		a.Imatrix = must(imatrix.Read(o.Imatrix))
 	}
-	if a.Windows, err = f.text.cut(x, m, eval.Calibration); err != nil {
-		return nil, err
-	}
+	a.Windows = must(f.text.cut(x, m, eval.Calibration))
 	f.log = x.log
 	p := stages{progress: newProgress(f.log, ""), ends: true}
 	defer func() { p.end() }()
 	a.Report = p.report
-	plan, err := f.search(x.ctx, a, file, o.Imatrix)
+	var plan *autoquant.Plan
+	err := catch(func() (err error) { plan, err = f.search(x.ctx, a, file, o.Imatrix); return err })
 	if plan != nil { // measured, also for other targets if this target is out of reach
 		plan.Imatrix = o.Imatrix
 		err = errors.Join(err, f.save(plan))
@@ -281,28 +266,15 @@ func (f *targetFlags) save(plan *autoquant.Plan) error {
 
 func (f *targetFlags) search(ctx context.Context, a autoquant.Options, file *gguf.File,
 	imatrixPath string) (*autoquant.Plan, error) {
-	s, err := autoquant.New(a)
-	if err != nil {
-		return nil, err
-	}
-	rest, err := metadataBytes(file, a.Imatrix, imatrixPath)
-	if err != nil {
-		return nil, err
-	}
+	s := must(autoquant.New(a))
+	rest := must(metadataBytes(file, a.Imatrix, imatrixPath))
 	if least := s.Least() + rest; f.size != 0 && least > int64(f.size) {
 		return nil, usagef("--target-size %d: the smallest possible file has %d bytes", f.size, least)
 	}
-	measured, err := f.useMeasured(s, a.Model.Checkpoint.Path, imatrixPath)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Learn(ctx); err != nil {
-		return nil, err
-	}
+	measured := must(f.useMeasured(s, a.Model.Checkpoint.Path, imatrixPath))
+	throw(s.Learn(ctx))
 	if !measured {
-		if err := s.Measure(ctx); err != nil {
-			return nil, err
-		}
+		throw(s.Measure(ctx))
 	}
 	if f.kl > 0 {
 		return s.Below(ctx, f.kl)
@@ -322,9 +294,7 @@ func (f *targetFlags) useMeasured(s *autoquant.Search, model, imatrixPath string
 		return false, fmt.Errorf("%s: %w", f.plan, err)
 	}
 	var was autoquant.Plan
-	if err := json.Unmarshal(data, &was); err != nil { // Read has accepted the data
-		return false, err
-	}
+	throw(json.Unmarshal(data, &was)) // Read has accepted the data
 	for _, x := range []struct{ what, was, is string }{{"model", was.Model, model},
 		{"importance matrix", was.Imatrix, imatrixPath}} {
 		if filepath.Base(x.was) != filepath.Base(x.is) {

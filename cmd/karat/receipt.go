@@ -46,10 +46,7 @@ func (f *receiptFlags) write(r *karat.Receipt) error {
 	if err != nil {
 		return err
 	}
-	b, err := r.Bytes()
-	if err != nil {
-		return err
-	}
+	b := must(r.Bytes())
 	return atomicfile.Write(f.out, func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err

@@ -61,12 +61,8 @@ func newRunCommand() *cobra.Command {
 
 // options checks the flags.
 func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g karat.GenerateOptions, err error) {
-	if o, err = f.engine.options(changed); err != nil {
-		return o, g, err
-	}
-	if err = f.sampling.check(); err != nil {
-		return o, g, err
-	}
+	o = must(f.engine.options(changed))
+	throw(f.sampling.check())
 	switch {
 	case f.max < -1 || f.max == 0 && changed("tokens"):
 		return o, g, usagef("-n %d: want 1 or more, or -1 for no limit", f.max)
@@ -81,9 +77,7 @@ func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g k
 	case slices.Contains(f.stop, ""):
 		return o, g, usagef("--stop: the text is empty")
 	}
-	if g, err = f.chat.options(); err != nil {
-		return o, g, err
-	}
+	g = must(f.chat.options())
 	g.Stop, g.Logprobs, g.Logits = f.stop, f.json, f.logprobs > 0
 	g.Grammar, err = f.grammar.grammar()
 	return o, g, err
@@ -149,11 +143,10 @@ func (f *runFlags) run(x *call) error {
 	if err != nil {
 		tokens = func(yield func(karat.Token, error) bool) { yield(karat.Token{}, err) }
 	}
-	err = a.write(x.ctx, tokens)
-	if err == nil && t.g.Receipt != nil {
-		err = f.receipt.write(t.g.Receipt)
+	if throw(a.write(x.ctx, tokens)); t.g.Receipt != nil {
+		return f.receipt.write(t.g.Receipt)
 	}
-	return err
+	return nil
 }
 
 // talk is a conversation's model with its session.

@@ -132,12 +132,11 @@ func (f *serveFlags) run(x *call) error {
 	if f.check {
 		return f.sayChecked(x, all, keys)
 	}
-	if err := f.serve(x, all, keys); err != nil && !x.isEnded(err) {
+	err := catch(func() error { return f.serve(x, all, keys) })
+	if err != nil && !x.isEnded(err) {
 		return failure{statusError, err} // not the signal's status
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // sayChecked prints the result of a check of everything known before models are loaded.
@@ -155,20 +154,13 @@ func (f *serveFlags) sayChecked(x *call, all []modelSpec, keys []server.Key) err
 }
 
 func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
-	l, err := f.listen(x.ctx) // first, to find a port in use before a model is loaded
-	if err != nil {
-		return err
-	}
+	l := must(f.listen(x.ctx)) // first, to find a port in use before a model is loaded
 	defer l.Close()
-	if l, err = f.encrypt(l); err != nil {
-		return err
-	}
+	l = must(f.encrypt(l))
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, ImageHosts: f.imageHosts,
 		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if f.receipts {
-		if so.ReceiptKey, err = signingKey(f.receiptKey); err != nil {
-			return err
-		}
+		so.ReceiptKey = must(signingKey(f.receiptKey))
 	}
 	if !f.noPage {
 		so.Pages = latePages()
@@ -179,10 +171,7 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	if !f.quiet {
 		so.Log = f.log(x.log)
 	}
-	e, err := f.exporter(so.Log)
-	if err != nil {
-		return err
-	}
+	e := must(f.exporter(so.Log))
 	if e != nil {
 		defer e.Close() // after the server
 		so.Trace = e.Add
@@ -194,20 +183,12 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	if so.Models[0].Device != "" { // with memory of its own
 		memory = 0
 	}
-	first, err := so.Models[0].Load(x.ctx, memory)
-	if err != nil {
-		return err
-	}
+	first := must(so.Models[0].Load(x.ctx, memory))
 	defer first.Close()
 	so.Models[0].Model = first
-	s, err := server.New(x.ctx, so)
-	if err != nil {
-		return err
-	}
+	s := must(server.New(x.ctx, so))
 	defer s.Close()
-	if err := f.announce(x.out, l, so.Models[0].Name, len(keys) > 0); err != nil {
-		return err
-	}
+	throw(f.announce(x.out, l, so.Models[0].Name, len(keys) > 0))
 	return f.until(x.ctx, l, s)
 }
 
@@ -300,13 +281,8 @@ func (f *fresh) close() {
 // listen opens the listener for clients.
 func (f *serveFlags) listen(ctx context.Context) (net.Listener, error) {
 	if f.socket != "" {
-		if err := removeStale(ctx, f.socket); err != nil {
-			return nil, err
-		}
-		l, err := new(net.ListenConfig).Listen(ctx, "unix", f.socket)
-		if err != nil {
-			return nil, err
-		}
+		throw(removeStale(ctx, f.socket))
+		l := must(new(net.ListenConfig).Listen(ctx, "unix", f.socket))
 		if err := os.Chmod(f.socket, 0o660); err != nil {
 			l.Close()
 			return nil, err
@@ -384,18 +360,13 @@ func (f *serveFlags) announce(out io.Writer, l net.Listener, name string, keyed 
 	if keyed {
 		more += ` -H "Authorization: Bearer ` + f.shellKey() + `"`
 	}
-	quoted, err := json.Marshal(name)
-	if err != nil {
-		return err
-	}
+	quoted := must(json.Marshal(name))
 	body := fmt.Sprintf(`{"model": %s, "messages": [{"role": "user", "content": "What is the capital of Egypt?"}]}`,
 		quoted)
 	if !f.noPage {
-		if _, err := fmt.Fprintf(out, "%s/\n", url); err != nil {
-			return err
-		}
+		must(fmt.Fprintf(out, "%s/\n", url))
 	}
-	_, err = fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n",
+	_, err := fmt.Fprintf(out, "%s/v1\n\ncurl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d %s\n",
 		url, url, more, shellQuote(body))
 	return err
 }

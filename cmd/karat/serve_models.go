@@ -104,7 +104,7 @@ func (f *serveFlags) models(args []string, more []modelSpec) (all []modelSpec, e
 // left out with a line about the reason.
 func (f *serveFlags) checkModels(x *call, all []modelSpec) (good []modelSpec, err error) {
 	for _, m := range all {
-		fault := m.check(x.ctx)
+		fault := catch(func() error { return m.check(x.ctx) })
 		switch {
 		case fault == nil:
 			good = append(good, m)
@@ -124,21 +124,13 @@ func (f *serveFlags) checkModels(x *call, all []modelSpec) (good []modelSpec, er
 // check finds faults of a model's files, and a budget of keys and values without room for its first page, without
 // reading weights.
 func (m *modelSpec) check(ctx context.Context) error {
-	c, err := openCheckpoint(m.path)
-	if err != nil {
-		return err
-	}
+	c := must(openCheckpoint(m.path))
 	defer c.Close()
-	g, _, err := model.Graph(ctx, c, 0)
-	if err != nil {
-		return err
-	}
+	g, _ := must2(model.Graph(ctx, c, 0))
 	if model.Encoder(g) {
 		m.options.Context = 0 // its own: --ctx is for generating models
 	}
-	if _, err := c.Tokenizer(); err != nil {
-		return err
-	}
+	must(c.Tokenizer())
 	n, err := numerics.Parse(string(m.options.Precision), string(m.options.KV))
 	if err != nil || m.options.KVBudget == 0 || m.options.Backend != karat.CPU { // an open GPU alone knows its pages
 		return err
