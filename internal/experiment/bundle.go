@@ -295,7 +295,7 @@ func (b *Bundle) Verify(ctx context.Context, r *Runner, tell func(done, total in
 	return nil
 }
 
-// same wants the same prompts, and runs of the same values.
+// compare wants the same prompts, and runs of the same values.
 func (p *Pair) compare(o *Pair) error {
 	if (p.Corrupted == nil) != (o.Corrupted == nil) || (p.Start == nil) != (o.Start == nil) || o.Clean == nil {
 		return errors.New("prompts: one is missing on one side")
