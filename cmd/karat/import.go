@@ -36,9 +36,7 @@ func (f *importFlags) open(src string) (*lab.Import, error) {
 		return nil, usagef("--shape and --name are of a single array: --from does not work with them")
 	}
 	resolve(&f.model)
-	if err := refuseOverwrite("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
-		return nil, err
-	}
+	throw(refuseOverwrite("-o "+f.out, f.out, src, f.golden, f.model))
 	if f.shape != nil || f.name != "" {
 		return lab.OpenArray(src, f.name, f.shape)
 	}
@@ -46,16 +44,11 @@ func (f *importFlags) open(src string) (*lab.Import, error) {
 }
 
 func (f *importFlags) run(x *call, src string) error {
-	in, err := f.open(src)
-	if err != nil {
-		return err
-	}
+	in := must(f.open(src))
 	defer in.Close()
 	var gold *lab.Record
 	if f.golden != "" {
-		if gold, err = lab.ReadRecord(f.golden); err != nil {
-			return err
-		}
+		gold = must(lab.ReadRecord(f.golden))
 		defer gold.Close()
 	}
 	var g *graph.Graph
@@ -65,19 +58,11 @@ func (f *importFlags) run(x *call, src string) error {
 			"the logits are of that one in its place (--model tells)")
 	}
 	if f.model != "" {
-		m, err := openCheckpoint(f.model)
-		if err != nil {
-			return err
-		}
+		m := must(openCheckpoint(f.model))
 		defer m.Close()
-		if g, _, err = model.Graph(x.ctx, m, 0); err != nil {
-			return err
-		}
+		g, _ = must2(model.Graph(x.ctx, m, 0))
 		if in.Form == lab.FormLogits {
-			t, err := m.Tokenizer()
-			if err != nil {
-				return err
-			}
+			t := must(m.Tokenizer())
 			if bos, ok := t.BOS(); ok && t.AddsBOS() {
 				in.Begin(int32(bos))
 			}
@@ -87,32 +72,21 @@ func (f *importFlags) run(x *call, src string) error {
 }
 
 func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.Record) error {
-	w, err := lab.Create(f.out)
-	if err != nil {
-		return err
-	}
+	w := must(lab.Create(f.out))
 	defer w.Close()
 	w.Names = cmp.Or(in.Names, lab.NamesAuto)
 	n, left := 0, leftOut{}
-	err = in.Each(func(p *lab.Prompt) error {
+	throw(in.Each(func(p *lab.Prompt) error {
 		n++
-		if err := x.ctx.Err(); err != nil {
-			return err
-		}
+		throw(x.ctx.Err())
 		if gold != nil {
-			if err := p.Take(gold.Prompt(p.Index)); err != nil {
-				return err
-			}
+			throw(p.Take(gold.Prompt(p.Index)))
 		}
 		if g != nil {
-			unplaced, err := p.Translate(g, in.Names)
-			if err != nil {
-				return err
-			}
-			left.add(unplaced)
+			left.add(must(p.Translate(g, in.Names)))
 		}
 		return w.Add(p)
-	})
+	}))
 	if g != nil {
 		w.Names = lab.NamesKarat
 	}
@@ -120,12 +94,8 @@ func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.R
 	if in.Numerics != nil {
 		numerics = in.Numerics
 	}
-	if err = cmp.Or(err, x.ctx.Err()); err != nil {
-		return err
-	}
-	if err := w.Commit(numerics); err != nil {
-		return err
-	}
+	throw(x.ctx.Err())
+	throw(w.Commit(numerics))
 	if f.json {
 		return x.json(&labFile{Path: f.out, Form: in.Form, Prompts: n, Notes: in.Notes, LeftOut: left.counts})
 	}

@@ -63,9 +63,10 @@ func readImage(ctx context.Context, text string) (karat.Image, error) {
 }
 
 // readImages reads pictures. "-" is standard input, which then holds no text.
-func (x *call) readImages(paths []string) (all []karat.Part, err error) {
+func (x *call) readImages(paths []string) (all []karat.Part) {
 	for _, path := range paths {
 		var part karat.Image
+		var err error
 		if path == "-" {
 			const name = "standard input"
 			var data string
@@ -77,12 +78,10 @@ func (x *call) readImages(paths []string) (all []karat.Part, err error) {
 		} else {
 			part, err = readImage(x.ctx, path)
 		}
-		if err != nil {
-			return nil, err
-		}
+		throw(err)
 		all = append(all, part)
 	}
-	return all, nil
+	return all
 }
 
 // addImage keeps a picture for the next message.
