@@ -257,9 +257,13 @@ func stored(d tensor.DType, mul, div float32) *simd.Stored {
 	if c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) || wovenBytes(d) > 0 {
 		return nil
 	}
-	return &simd.Stored{Codes: c, Table: tableOf(d), Group: quant.GroupSize(d), Bytes: d.BlockSize() > 64,
+	table, offset := tableOf(d), byte(quant.Offset(d))
+	if table != nil {
+		offset = 128
+	}
+	return &simd.Stored{Codes: c, Table: table, Group: quant.GroupSize(d), Bytes: d.BlockSize() > 64,
 		Brain: d == tensor.MXFP4, Small: d == tensor.NVFP4, Mul: mul, Div: div, Min: quant.HasMin(d),
-		Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
+		Offset: offset, Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 }
 
 // Stored returns the layout of Whole and Woven for simd.AddRow, nil for a type unknown there.

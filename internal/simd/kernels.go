@@ -286,19 +286,23 @@ func widen42AVX512(dst []uint16, src []byte, table *[64]uint16)
 
 //go:noescape
 func addRows4AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
-	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+	scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
+
+//go:noescape
+func addRowsLess8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
+	scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
 
 //go:noescape
 func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
-	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+	scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
 
 //go:noescape
 func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
-	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+	scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
 
 //go:noescape
 func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel,
-	scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
+	scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
 
 //go:noescape
 func joinRowAVX512(dst *byte, q *int16, steps, step, tile int)

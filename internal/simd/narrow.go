@@ -2,6 +2,7 @@ package simd
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/karat-run/karat/internal/float16"
 )
@@ -13,13 +14,13 @@ import (
 type Narrow struct {
 	Codes  []byte   // integers plus narrowOffset, panel after panel in the order of Panel.Codes
 	Scales []uint16 // likewise in the order of Panel.Scale
+	Next   *Narrow  // of the same size, read next, to be fetched meanwhile; may be nil
 }
 
 const (
 	narrowTop    = 127
 	narrowOffset = 128
-	valueCodes   = BlockSlots * PanelRows            // of a panel of values
-	valueScales  = BlockSlots / ActGroup * PanelRows // of a panel of values
+	valueCodes   = BlockSlots * PanelRows // of a panel of values
 )
 
 // upTo returns n, or the next multiple of size.
@@ -135,41 +136,60 @@ func (a *Attention) AddNarrow(b *Narrow, spans []Span, scale float32) {
 	}
 	a.narrow.scales = growTo(a.narrow.scales, len(b.Scales))
 	LoadF16(a.narrow.scales, b.Scales)
+	if b.Next != nil && tier != generic {
+		fetch(unsafe.Pointer(&b.Next.Scales[0]), (len(b.Scales)+31)/32)
+	}
 	for i := 0; i < a.queries; i += Quad {
 		some, all := spans[i:min(i+Quad, a.queries)], true
 		for _, s := range some {
 			all = all && s.From < s.To
 		}
 		if all {
-			a.addNarrow(i, some, b.Codes, scale)
+			a.addNarrow(i, some, b, scale)
 			continue
 		}
 		for r, s := range some {
 			if s.From < s.To {
-				a.addNarrow(i+r, some[r:r+1], b.Codes, scale)
+				a.addNarrow(i+r, some[r:r+1], b, scale)
 			}
 		}
 	}
 }
 
+// panel sets w to the panel of columns at a place in Codes, with its scales. Memory answers long after a panel has been
+// used, so that panel of the next block is fetched meanwhile.
+func (n *Narrow) panel(w *Panel, at, columns int, scales []float32) {
+	size, next := columns*PanelRows, n.Codes
+	w.Codes, w.Scale = n.Codes[at:at+size], scales[at/ActGroup:(at+size)/ActGroup]
+	if n.Next != nil {
+		next = n.Next.Codes
+	} else {
+		at = min(at+size, len(next)-size)
+	}
+	w.Next = &next[at]
+}
+
 // addNarrow adds a block for the queries from i on, each with a span, none empty.
-func (a *Attention) addNarrow(i int, spans []Span, codes []byte, scale float32) {
-	n, k, rows, scales := &a.narrow, upTo(a.dim, ActGroup), 1, a.narrow.scales
+func (a *Attention) addNarrow(i int, spans []Span, b *Narrow, scale float32) {
+	n, k, rows, at := &a.narrow, upTo(a.dim, ActGroup), 1, 0
+	w := Panel{Group: ActGroup}
 	if len(spans) > 1 {
 		rows = Quad
 	}
 	from, to := i*k, (i+rows)*k
 	q := Acts{Q: n.q[from:to], DX: n.dx[from/ActGroup : to/ActGroup], Init: n.init[from/ActGroup : to/ActGroup]}
 	var sums [Quad * PanelRows]float32
-	for at := 0; at < BlockSlots; at += PanelRows {
+	for j := 0; j < BlockSlots; j += PanelRows {
 		clear(sums[:])
-		w := Panel{Codes: codes[:k*PanelRows], Scale: scales[:k/ActGroup*PanelRows], Group: ActGroup,
-			Next: &codes[k*PanelRows]}
+		b.panel(&w, at, k, n.scales)
 		AddPanel(sums[:rows*PanelRows], &w, &q)
 		for r := range rows {
-			Scale(a.scores[r][at:at+PanelRows], sums[r*PanelRows:(r+1)*PanelRows], scale)
+			copy(a.scores[r][j:], sums[r*PanelRows:(r+1)*PanelRows])
 		}
-		codes, scales = codes[len(w.Codes):], scales[len(w.Scale):]
+		at += k * PanelRows
+	}
+	for r := range rows {
+		Scale(a.scores[r][:], a.scores[r][:], scale)
 	}
 	if a.limit != 0 {
 		for r := range spans {
@@ -198,8 +218,8 @@ func (a *Attention) addNarrow(i int, spans []Span, codes []byte, scale float32) 
 		n.seen[i+r] = true
 	}
 	x := Acts{Q: p[:rows*BlockSlots], DX: dx[:], Init: init[:]}
-	for acc := n.acc[i*PanelRows:]; len(codes) > 0; codes, scales = codes[valueCodes:], scales[valueScales:] {
-		w := Panel{Codes: codes, Scale: scales[:valueScales], Group: ActGroup, Next: &codes[len(codes)-valueCodes]}
+	for acc := n.acc[i*PanelRows:]; at < len(b.Codes); at += valueCodes {
+		b.panel(&w, at, BlockSlots, n.scales)
 		AddPanel(acc[:rows*PanelRows], &w, &x)
 		acc = acc[min(len(acc), len(a.top)*PanelRows):]
 	}
@@ -215,7 +235,11 @@ func TurnSize(n int) int { return min(64, n&-n) }
 //	    a, b = x[i], x[i+h]; x[i], x[i+h] = a+b, a-b
 //	x[i] = x[i]*float32(1/√size)
 func Turn(x []float32, size int) {
-	for h := 1; h < size; h *= 2 {
+	h := 1
+	for ; 8*h <= size; h *= 8 {
+		turnEights(x, h)
+	}
+	for ; h < size; h *= 2 {
 		for at := 0; at < len(x); at += 2 * h {
 			lo, hi := x[at:at+h], x[at+h:at+2*h]
 			for i, a := range lo {
@@ -225,4 +249,17 @@ func Turn(x []float32, size int) {
 		}
 	}
 	Scale(x, x, float32(1/math.Sqrt(float64(size))))
+}
+
+// turnEights does Turn's steps of n, 2n and 4n.
+func turnEights(x []float32, n int) {
+	for ; len(x) > 0; x = x[8*n:] {
+		for i := range n {
+			y := x[i : i+7*n+1]
+			a, b, c, d, e, f, g, h := y[0], y[n], y[2*n], y[3*n], y[4*n], y[5*n], y[6*n], y[7*n]
+			a, b, c, d, e, f, g, h = a+b, a-b, c+d, c-d, e+f, e-f, g+h, g-h
+			a, c, b, d, e, g, f, h = a+c, a-c, b+d, b-d, e+g, e-g, f+h, f-h
+			y[0], y[4*n], y[n], y[5*n], y[2*n], y[6*n], y[3*n], y[7*n] = a+e, a-e, b+f, b-f, c+g, c-g, d+h, d-h
+		}
+	}
 }

@@ -96,6 +96,9 @@ func TestNarrowTogether(t *testing.T) {
 						spans[i].From, spans[i].To = min(spans[i].From, BlockSlots), max(spans[i].To, 0)
 					}
 					stored, keys, vals := narrowed(k, v, d, wide)
+					if at%4 == 2 {
+						stored.Next = stored
+					}
 					keys, _ = block(d, keys, slices.Repeat(keys[:d], BlockSlots), 0, BlockSlots)
 					add := func(a *Attention, spans []Span) {
 						if at%2 == 1 {

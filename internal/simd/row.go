@@ -42,6 +42,8 @@ type Stored struct {
 	Brain, Small bool
 	Mul, Div     float32
 
+	Offset byte // of the codes, as GroupInit takes it: 128 with a Table
+
 	Scales, Chunk int // bytes: of the scales, and of all
 }
 

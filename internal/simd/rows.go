@@ -52,10 +52,11 @@ func Join(dst []byte, x *Acts, rows int) {
 }
 
 // AddRows does AddRow's work for 2 to FewRows rows and for panels, panel bytes apart, with activations made by Join.
-// acc is [panel][rows][PanelRows].
+// acc is [panel][rows][PanelRows]. Init must be what GroupInit makes for s.Offset: it is left out where codes less the
+// offset are multiplied.
 func AddRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
 	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
-	if tier < amx || s.Codes == Codes42 || s.Shared > 0 || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
+	if tier < amx || s.Codes == Codes42 || s.Shared > 0 || s.Brain || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
 		addRowsGeneric(acc, data, panel, s, joined, rows)
 		return
 	}
@@ -124,21 +125,30 @@ func addRowsAMX(acc []float32, data []byte, panel int, s *Stored, joined []byte,
 		bytes: [16]uint16{64, 64, 64, 64, 64, 64, 64},
 		rows:  [16]uint8{h, h, h, h, h, h, 16},
 	}
-	p, d, a, size, bytes, min := &acc[0], &data[0], &joined[0], len(joined), 0, 0
-	if s.Bytes {
-		bytes = 1
+	p, d, a, size := &acc[0], &data[0], &joined[0], len(joined)
+	bytes, min, init := number(s.Bytes), number(s.Min), number(s.Offset > 0)
+	switch {
+	case s.Codes == Codes4 && s.Offset == 8:
+		addRowsLess8AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, 0, nil, &config)
+	case s.Codes == Codes4:
+		addRows4AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, init, nil, &config)
+	case s.Codes == CodesTable:
+		table := *s.Table
+		for i := range table {
+			table[i] -= s.Offset
+		}
+		addRowsTableAMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, 0, &table, &config)
+	case s.Codes == Codes41:
+		addRows41AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, init, nil, &config)
+	case s.Codes == Codes8:
+		addRows8AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, init, nil, &config)
 	}
-	if s.Min {
-		min = 1
+}
+
+// number returns 1 for true.
+func number(b bool) int {
+	if b {
+		return 1
 	}
-	switch s.Codes {
-	case Codes4:
-		addRows4AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
-	case CodesTable:
-		addRowsTableAMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, s.Table, &config)
-	case Codes41:
-		addRows41AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
-	case Codes8:
-		addRows8AMX(p, d, a, size, rows, panels, chunks, panel, s.Scales, s.Chunk, bytes, min, nil, &config)
-	}
+	return 0
 }

@@ -29,8 +29,8 @@
 //	Z21, Z22 what scales and minima that are bytes are multiplied by
 //	Z24, Z25 scales and minima
 //	Z26      a vector of the plane of one bit
-//	Z28      its bits
-//	Z29      the table
+//	Z28      its bits, or the matrix of codes in low halves of bytes
+//	Z29      the table, or the matrix of codes in high halves
 //	Z30      low halves of bytes
 #define HIGHS   2048
 #define LOWS    3072
@@ -48,9 +48,11 @@
 #define HEADER 192
 
 // FACTORED says whether scales are bytes and a factor, SCALEBYTES how many bytes those
-// of a group take, and MINIMA whether there are minima.
+// of a group take, MINIMA whether there are minima, and STARTED whether sums start
+// from Init.
 #define FACTORED   bytes+80(FP)
 #define MINIMA     min+88(FP)
+#define STARTED    init+96(FP)
 #define SCALEBYTES 4160(R15)
 
 // AHEAD is how many bytes before its use memory is fetched: 3.5 KB do as well as 6, and
@@ -99,12 +101,27 @@
 	ADDQ $bytes, SI; \
 	ADDQ $(64*lines), R9
 
-#define UNIT4(to) \
-	FOUR(0); STORE(0, to); \
-	FOUR(1); STORE(1, to); \
-	FOUR(2); STORE(2, to); \
-	FOUR(3); STORE(3, to); \
-	FETCH(4);              \
+// MATRIX is that of eight bytes.
+#define MATRIX(m, z) \
+	MOVQ         $m, AX; \
+	VPBROADCASTQ AX, z
+
+// CODES4 makes bytes of vector i of the plane of four bits: those of the matrices, and
+// bits that are inverted. The codes are less 8 where their top bits go to all bits above
+// and are inverted.
+#define CODES4(i, to, inverted) \
+	FETCH(i);                                  \
+	VMOVDQU32 (i*64)(SI), Z16;                 \
+	VGF2P8AFFINEQB $inverted, Z28, Z16, Z17;   \
+	VGF2P8AFFINEQB $inverted, Z29, Z16, Z18;   \
+	STORE(i, to)
+
+#define UNIT4(to, inverted) \
+	CODES4(0, to, inverted); \
+	CODES4(1, to, inverted); \
+	CODES4(2, to, inverted); \
+	CODES4(3, to, inverted); \
+	FETCH(4);                \
 	NEXT(256, 5)
 
 #define UNITTABLE(to) \
@@ -140,7 +157,9 @@
 // The UNITS macros unpack a step, and CODES loads it.
 #define CODES(at) TILELOADD(at, regR15, regR12, tmm6)
 
-#define UNITS4(to) UNIT4(to); UNIT4(to+512)
+#define UNITS4(to) UNIT4(to, 0); UNIT4(to+512, 0)
+
+#define UNITSLESS8(to) UNIT4(to, 0xf8); UNIT4(to+512, 0xf8)
 
 #define UNITSTABLE(to) UNITTABLE(to); UNITTABLE(to+512)
 
@@ -160,16 +179,17 @@
 	MOVQ WHERE(at), DX; \
 	TILELOADD(0, regDX, regR12, tmm6)
 
-// PRODUCTS issues a step's.
-#define PRODUCTS(LOADCODES, at, high, low, label) \
+// PRODUCTS issues a step's, OFHIGH and OFLOW being instructions for codes with signs or
+// without.
+#define PRODUCTS(LOADCODES, OFHIGH, OFLOW, at, high, low, label) \
 	LOADCODES(at);                          \
 	TILELOADD(HEADER, regR8, regR12, tmm4); \
 	TILEZERO(high);                         \
-	TDPBSUD(tmm6, tmm4, high);              \
+	OFHIGH(tmm6, tmm4, high);               \
 	LEAQ (R8)(R11*1), DX;                   \
 	TILELOADD(HEADER, regDX, regR12, tmm5); \
 	TILEZERO(low);                          \
-	TDPBUUD(tmm6, tmm5, low);               \
+	OFLOW(tmm6, tmm5, low);                 \
 	LEAQ HEADER(R8)(R11*2), R8;             \
 	CMPQ R8, ACTSEND;                       \
 	JNE  label;                             \
@@ -197,13 +217,23 @@ label:
 	MORE(7, end);        \
 	OP(7, base, at, Z7)
 
-#define SUM(t, base, at, acc) \
-	VPSLLD      $8, (HIGHS+t*64)(base), Z16; \
-	VPADDD      (LOWS+t*64)(base), Z16, Z16; \
-	VPADDD.BCST (64+at+4*t)(R14), Z16, Z16;  \
-	VCVTDQ2PS   Z16, Z16;                    \
-	VMULPS.BCST (at+4*t)(R14), Z16, Z16;     \
+#define BOTHPARTS(t, base) \
+	VPSLLD $8, (HIGHS+t*64)(base), Z16; \
+	VPADDD (LOWS+t*64)(base), Z16, Z16
+
+#define ADDSUM(t, at, acc) \
+	VCVTDQ2PS   Z16, Z16;                \
+	VMULPS.BCST (at+4*t)(R14), Z16, Z16; \
 	VFMADD231PS Z24, Z16, acc
+
+#define SUM(t, base, at, acc) \
+	BOTHPARTS(t, base); \
+	ADDSUM(t, at, acc)
+
+#define STARTEDSUM(t, base, at, acc) \
+	BOTHPARTS(t, base);                     \
+	VPADDD.BCST (64+at+4*t)(R14), Z16, Z16; \
+	ADDSUM(t, at, acc)
 
 #define MINIMUM(t, base, at, acc) \
 	VFMADD231PS.BCST (128+at+4*t)(R14), Z25, acc
@@ -221,9 +251,14 @@ byte:                               \
 made:
 
 // GROUP adds the products of one.
-#define GROUP(base, at, byte, made, summed, minbyte, minmade, done) \
+#define GROUP(base, at, byte, made, started, summed, minbyte, minmade, done) \
 	SCALE(0, 0, Z21, Z24, byte, made)           \
+	CMPQ STARTED, $0;                           \
+	JNE  started;                               \
 	EACH(SUM, base, at, summed);                \
+	JMP  summed;                                \
+started:                                            \
+	EACH(STARTEDSUM, base, at, summed);         \
 summed:                                             \
 	CMPQ MINIMA, $0;                            \
 	JEQ  done;                                  \
@@ -232,10 +267,10 @@ summed:                                             \
 done:                                               \
 	ADDQ SCALEBYTES, R10
 
-#define SUMS(a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5) \
-	GROUP(R15, 0, a0, a1, a2, a3, a4, a5); \
-	LEAQ (R15)(R13*1), DX;                 \
-	GROUP(DX, 32, b0, b1, b2, b3, b4, b5); \
+#define SUMS(a0, a1, a2, a3, a4, a5, a6, b0, b1, b2, b3, b4, b5, b6) \
+	GROUP(R15, 0, a0, a1, a2, a3, a4, a5, a6); \
+	LEAQ (R15)(R13*1), DX;                     \
+	GROUP(DX, 32, b0, b1, b2, b3, b4, b5, b6); \
 	LEAQ HEADER(R14)(R11*2), R14
 
 // KEEP stores a step's products.
@@ -290,7 +325,7 @@ label:
 	SUBQ $32, AX;               \
 	NEGQ AX;                    \
 	MOVQ AX, SCALEBYTES;        \
-	MOVQ config+104(FP), DX;    \
+	MOVQ config+112(FP), DX;    \
 	LDTILECFG(0, regDX);        \
 	MOVQ $64, R12;              \
 	MOVQ acc+0(FP), DI;         \
@@ -299,11 +334,11 @@ loaded:                             \
 	FACTORS(factors)
 
 // ROWS is the function.
-#define ROWS(UNPACK, LOADCODES) \
+#define ROWS(UNPACK, LOADCODES, OFHIGH, OFLOW) \
 	LEAQ (R13)(R13*1), R11;                                 \
 	UNPACK(0);                                              \
 	UNPACK(1024);                                           \
-	PRODUCTS(LOADCODES, 0, tmm0, tmm1, begun)               \
+	PRODUCTS(LOADCODES, OFHIGH, OFLOW, 0, tmm0, tmm1, begun)               \
 	UNPACK(0);                                              \
 	MOVQ $1, DX;                                            \
 	MOVQ DX, UNPACKS;                                       \
@@ -311,9 +346,9 @@ loaded:                             \
 more:                                                           \
 	DECQ CX;                                                \
 	KEEP(tmm0, tmm1);                                       \
-	PRODUCTS(LOADCODES, 1024, tmm2, tmm3, odd)              \
+	PRODUCTS(LOADCODES, OFHIGH, OFLOW, 1024, tmm2, tmm3, odd)              \
 	UNPACK(1024);                                           \
-	SUMS(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11); \
+	SUMS(a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13); \
 	DECQ UNPACKS;                                           \
 	JNZ  inside;                                            \
 	MOVQ $2, DX;                                            \
@@ -333,9 +368,9 @@ panel:                                                          \
 	LEAQ AHEAD(BX), R9;                                     \
 inside:                                                         \
 	KEEP(tmm2, tmm3);                                       \
-	PRODUCTS(LOADCODES, 0, tmm0, tmm1, even)                \
+	PRODUCTS(LOADCODES, OFHIGH, OFLOW, 0, tmm0, tmm1, even)                \
 	UNPACK(0);                                              \
-	SUMS(b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11); \
+	SUMS(b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13); \
 	TESTQ CX, CX;                                           \
 	JNZ  more;                                              \
 	MOVQ $2, CX;                                            \
@@ -363,31 +398,39 @@ done:                                                           \
 	VZEROUPPER;                                             \
 	RET
 
-// func addRows4AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
-TEXT ·addRows4AMX(SB), 0, $4256-112
-	BYTES(15, Z30)
+// func addRows4AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
+TEXT ·addRows4AMX(SB), 0, $4256-120
+	MATRIX(0x0102040800000000, Z28)
+	MATRIX(0x1020408000000000, Z29)
 	ARGUMENTS
-	ROWS(UNITS4, CODES)
+	ROWS(UNITS4, CODES, TDPBSUD, TDPBUUD)
 
-// func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
-TEXT ·addRowsTableAMX(SB), 0, $4256-112
-	MOVQ table+96(FP), AX
+// func addRowsLess8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
+TEXT ·addRowsLess8AMX(SB), 0, $4256-120
+	MATRIX(0x0102040808080808, Z28)
+	MATRIX(0x1020408080808080, Z29)
+	ARGUMENTS
+	ROWS(UNITSLESS8, CODES, TDPBSSD, TDPBUSD)
+
+// func addRowsTableAMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
+TEXT ·addRowsTableAMX(SB), 0, $4256-120
+	MOVQ table+104(FP), AX
 	VBROADCASTI32X4 (AX), Z29
 	BYTES(15, Z30)
 	ARGUMENTS
-	ROWS(UNITSTABLE, CODES)
+	ROWS(UNITSTABLE, CODES, TDPBSSD, TDPBUSD)
 
-// func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
-TEXT ·addRows41AMX(SB), 0, $4256-112
+// func addRows41AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
+TEXT ·addRows41AMX(SB), 0, $4256-120
 	BYTES(16, Z28)
 	BYTES(15, Z30)
 	ARGUMENTS
-	ROWS(UNITS41, CODES)
+	ROWS(UNITS41, CODES, TDPBSUD, TDPBUUD)
 
-// func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min int, table *[16]byte, config *tileConfig)
-TEXT ·addRows8AMX(SB), 0, $4256-112
+// func addRows8AMX(acc *float32, data, acts *byte, size, rows, panels, chunks, panel, scales, stride, bytes, min, init int, table *[16]byte, config *tileConfig)
+TEXT ·addRows8AMX(SB), 0, $4256-120
 	ARGUMENTS
-	ROWS(UNITS8, CODES8)
+	ROWS(UNITS8, CODES8, TDPBSUD, TDPBUUD)
 
 // HALVES makes bytes of 32 activations: low ones in a, high ones in b, the columns in
 // order.

@@ -22,9 +22,15 @@ func TestAddRows(t *testing.T) {
 				s.Table[j] = byte(r.Uint32())
 			}
 			columns := chunks * StoredColumns
-			_, x := panelCase(r, columns, s.Group, rows, s.Min, i/20&1 == 1)
+			_, x := panelCase(r, columns, s.Group, rows, s.Min, i/20&1 == 1 || s.Codes == CodesTable)
 			if i%4 == 3 {
 				x.DX = anything(r, len(x.DX), i%8 == 7)
+			}
+			if x.Init != nil {
+				s.Offset = []byte{8, 128, 16, 32, 128}[s.Codes%5]
+				for t := range rows {
+					GroupInit(x.Init[t*columns/s.Group:][:columns/s.Group], x.Q[t*columns:][:columns], s.Group, int32(s.Offset))
+				}
 			}
 			joined, twin := as[byte](guard, Joined(rows, columns)), make([]byte, Joined(rows, columns))
 			Join(joined, x, rows)

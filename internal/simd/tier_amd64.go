@@ -11,7 +11,7 @@ import (
 const (
 	avx2   = generic + 1 + iota // AVX2, FMA, F16C, BMI2
 	avx512                      // 2 in tier_amd64.h: AVX2, and AVX-512 F, BW, DQ, VL and VNNI
-	amx                         // AVX-512, and AMX tiles of bfloat16 numbers and bytes
+	amx                         // AVX-512, GFNI, and AMX tiles of bfloat16 numbers and bytes
 )
 
 const neon, sdot = never, never
@@ -28,7 +28,7 @@ func hasLevel(l level) bool {
 	case avx512:
 		return hasLevel(avx2) && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI
 	case amx:
-		return hasLevel(avx512) && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && amxAllowed()
+		return hasLevel(avx512) && x.HasAVX512GFNI && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && amxAllowed()
 	}
 	return true
 }

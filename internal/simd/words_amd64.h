@@ -6,7 +6,7 @@
 // index bytes apart. TDPBF16PS, of bfloat16 numbers a and b and float32 c, sets
 // c[m][n] += s[0] + s[1], s[i] being the sum of a[m][2k+i]*b[k][2n+i] over k.
 // TDPBSUD adds to 32-bit integers c[m][n] the products a[m][4k+i]*b[k][4n+i] of
-// signed bytes a and unsigned b, and TDPBUUD those of unsigned bytes.
+// signed bytes a and unsigned b, and so do TDPBSSD, TDPBUSD and TDPBUUD.
 
 #define tmm0 0
 #define tmm1 1
@@ -40,5 +40,7 @@
 #define TILELOADDT1(disp, base, index, tile) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x79; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
 #define TILESTORED(tile, disp, base, index) BYTE $0xc4; BYTE $(0xe2 ^ (index&8)<<3 ^ (base&8)<<2); BYTE $0x7a; BYTE $0x4b; BYTE $(0x84 | tile<<3); BYTE $((index&7)<<3 | base&7); LONG $(disp)
 #define TDPBF16PS(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x7a ^ b<<3); BYTE $0x5c; BYTE $(0xc0 | c<<3 | a)
+#define TDPBSSD(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x7b ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)
 #define TDPBSUD(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x7a ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)
+#define TDPBUSD(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x79 ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)
 #define TDPBUUD(b, a, c) BYTE $0xc4; BYTE $0xe2; BYTE $(0x78 ^ b<<3); BYTE $0x5e; BYTE $(0xc0 | c<<3 | a)

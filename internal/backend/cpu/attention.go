@@ -216,7 +216,11 @@ func (c *cut) addRange(d *desk, s *backend.Step, p piece, r int) {
 			d.Add(k, v, d.spans, c.scale)
 		}
 		if older {
-			d.AddNarrow(cache.older(kvs, seq, page, p.kv), d.older, c.scale)
+			block, next := cache.older(kvs, seq, page, p.kv), page+kv.PageSize
+			if next < p.last*simd.RangeSlots && form.isOlder(next/kv.PageSize, int(s.Pos[p.from])) {
+				block.Next = cache.older(kvs, seq, next, p.kv)
+			}
+			d.AddNarrow(block, d.older, c.scale)
 		}
 	}
 }

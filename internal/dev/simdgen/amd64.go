@@ -56,7 +56,7 @@ func amd64() string {
 // index bytes apart. TDPBF16PS, of bfloat16 numbers a and b and float32 c, sets
 // c[m][n] += s[0] + s[1], s[i] being the sum of a[m][2k+i]*b[k][2n+i] over k.
 // TDPBSUD adds to 32-bit integers c[m][n] the products a[m][4k+i]*b[k][4n+i] of
-// signed bytes a and unsigned b, and TDPBUUD those of unsigned bytes.
+// signed bytes a and unsigned b, and so do TDPBSSD, TDPBUSD and TDPBUUD.
 
 `)
 	for i := range 8 {
@@ -76,7 +76,9 @@ func amd64() string {
 		tileMove("TILELOADDT1", p66, "disp, base, index, tile"),
 		tileMove("TILESTORED", pF3, "tile, disp, base, index"),
 		tileDot("TDPBF16PS", pF3, 0x5c),
+		tileDot("TDPBSSD", pF2, 0x5e),
 		tileDot("TDPBSUD", pF3, 0x5e),
+		tileDot("TDPBUSD", p66, 0x5e),
 		tileDot("TDPBUUD", pNP, 0x5e),
 	} {
 		b.WriteString(text)

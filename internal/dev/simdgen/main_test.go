@@ -94,6 +94,8 @@ func TestGoldenAMD64(t *testing.T) {
 		{"TDPBF16PS(tmm0, tmm3, tmm4)", "c4e27a5ce3"},
 		{"TDPBSUD(tmm2, tmm1, tmm0)", "c4e26a5ec1"},
 		{"TDPBUUD(tmm0, tmm3, tmm4)", "c4e2785ee3"},
+		{"TDPBSSD(tmm2, tmm1, tmm0)", "c4e26b5ec1"},
+		{"TDPBUSD(tmm0, tmm3, tmm4)", "c4e2795ee3"},
 	} {
 		lines, want = append(lines, c.line), append(want, c.want)
 	}
