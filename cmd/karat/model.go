@@ -270,8 +270,7 @@ func resolve(models ...*string) {
 	}
 }
 
-// demo is a Gemma 3 of 18.9 million parameters, trained on Go source and
-// generated sentences, in Q4_K_M.
+// demo is a Gemma 3 of 18.9 million parameters, trained on Go source and generated sentences, in Q4_K_M.
 //
 //go:embed demo.gguf
 var demo []byte

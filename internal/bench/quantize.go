@@ -126,10 +126,8 @@ func (q *Quantizing) finish(ours, theirs string) error {
 	}
 	q.PeerS, _ = spread(q.Peer)
 	q.Ratio = ratio(q.Peer, q.Seconds)
-	if q.Same, err = sameBytes(ours, theirs); err != nil {
-		return err
-	}
-	return nil
+	q.Same, err = sameBytes(ours, theirs)
+	return err
 }
 
 // timed returns the seconds of a process for writing the file at path, after removing the file. A sync at the

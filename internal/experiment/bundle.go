@@ -109,9 +109,8 @@ func RunInto(ctx context.Context, dir, specText, model string, r *Runner, tell f
 	return b, b.write()
 }
 
-// checkFolder reports whether dir holds an unfinished bundle of the same spec. Another experiment's folder, a
-// folder with other files, and a finished experiment with changes are errors: a new manifest would vouch for
-// the changes.
+// checkFolder reports whether dir holds an unfinished bundle of the same spec. Another experiment's folder, a folder
+// with other files, and a finished experiment with changes are errors: a new manifest would vouch for the changes.
 func checkFolder(dir, specText string) (made bool, err error) {
 	path := filepath.Join(dir, specFile)
 	had, err := readBounded(path)
@@ -316,8 +315,7 @@ func (p *Pair) compare(o *Pair) error {
 	return nil
 }
 
-// compare wants equal logits, bit for bit, and metrics equal up to the rounding of exp, different on other
-// machines.
+// compare wants equal logits, bit for bit, and metrics equal up to the rounding of exp, different on other machines.
 func (v *Values) compare(o *Values) error {
 	if v.Logits != o.Logits {
 		return fmt.Errorf("other logits: SHA-256 %.12s…, the bundle's %.12s…", v.Logits, o.Logits)

@@ -418,9 +418,8 @@ type Spec struct {
 	hash string
 }
 
-// Stimulus is a pair of prompts. In a trace, values of the clean prompt are written into the run of the
-// corrupted prompt, and along a path the values reach the receivers alone; the other kinds have no corrupted
-// prompt.
+// Stimulus is a pair of prompts. In a trace, values of the clean prompt are written into the run of the corrupted
+// prompt, and along a path the values reach the receivers alone; the other kinds have no corrupted prompt.
 type Stimulus struct {
 	Clean     string `toml:"clean"`
 	Corrupted string `toml:"corrupted"`

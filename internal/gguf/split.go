@@ -15,8 +15,7 @@ const (
 	splitTensors = "split.tensors.count" // tensors in all parts together
 )
 
-// splitName takes apart the path of part no, from 1, of count:
-// PREFIX-00001-of-0000N.gguf.
+// splitName takes apart the path of part no, from 1, of count: PREFIX-00001-of-0000N.gguf.
 func splitName(path string) (prefix string, no, count int, ok bool) {
 	end := len(path) - len("-00001-of-00002.gguf")
 	if end < 0 {

@@ -15,8 +15,7 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Writer writes a GGUF file of version 3. NewWriter writes the header; the
-// tensors' data follow through Write.
+// Writer writes a GGUF file of version 3. NewWriter writes the header; the tensors' data follow through Write.
 type Writer struct {
 	w         io.Writer
 	alignment int
