@@ -28,6 +28,7 @@ type Attention struct {
 	q, acc       []float32 // [queries, dim] and [queries, values], filled up to a multiple of Quad
 	top, sum     []float32 // by query: the largest score so far, and the sum of weights relative to that score
 	scores       *scores
+	tail         []float32 // the columns of a block's values behind the last whole vector, in rows of lanes
 	narrow       narrowing // of AddNarrow
 }
 
@@ -72,6 +73,7 @@ func (a *Attention) Query(i int) []float32 { return a.q[i*a.dim : (i+1)*a.dim] }
 // where weight(x) is Exp(x), or 0 for x < -64.
 func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
 	k, v = k[:BlockSlots*a.dim], v[:BlockSlots*a.values]
+	a.setTail(v)
 	for i := 0; i < a.queries; i += Quad {
 		a.addQuad(i, k, v, spans[i:min(i+Quad, a.queries)], scale)
 	}
@@ -105,7 +107,7 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 		a.addValues(i+r, v, a.scores[r][:], Span{s.From, min(s.To, shared.From)})
 	}
 	if shared.From < shared.To {
-		addSharedValues(a.acc[i*d:(i+Quad)*d], v, a.scores, shared, (*[Quad]float32)(a.sum[i:]))
+		a.addShared(a.acc[i*d:(i+Quad)*d], v, shared, (*[Quad]float32)(a.sum[i:]))
 	}
 	for r, s := range spans {
 		a.addValues(i+r, v, a.scores[r][:], Span{max(s.From, shared.To), s.To})
@@ -319,6 +321,41 @@ func weighAll(s *scores, seen *[Quad]uint64, top, c *[Quad]float32) (raised int)
 		return -1
 	}
 	return weighAllAVX512(s, seen, top, c)
+}
+
+// setTail copies the columns of a block's values behind the last whole vector, if any: a head of 72 elements has 8.
+func (a *Attention) setTail(v []float32) {
+	from := wideLength(a.values)
+	if a.tail = a.tail[:0]; tier == generic || from == a.values {
+		return
+	}
+	a.tail = resize(a.tail, BlockSlots*lanes)
+	for j := range BlockSlots {
+		row := a.tail[j*lanes : (j+1)*lanes]
+		clear(row[copy(row, v[j*a.values+from:(j+1)*a.values]):])
+	}
+}
+
+// addShared is addSharedValues with the columns of tail.
+func (a *Attention) addShared(acc, v []float32, span Span, sum *[Quad]float32) {
+	d, from := a.values, wideLength(a.values)
+	if len(a.tail) == 0 {
+		addSharedValues(acc, v, a.scores, span, sum)
+		return
+	}
+	var again [Quad]float32
+	if from > 0 {
+		addValuesVec(acc[:len(acc)-d+from], v[span.From*d:], &a.scores[0][span.From], span.To-span.From, d, sum)
+		sum = &again
+	}
+	var part [Quad * lanes]float32
+	for r := range Quad {
+		copy(part[r*lanes:(r+1)*lanes], acc[r*d+from:(r+1)*d])
+	}
+	addValuesVec(part[:], a.tail[span.From*lanes:], &a.scores[0][span.From], span.To-span.From, lanes, sum)
+	for r := range Quad {
+		copy(acc[r*d+from:(r+1)*d], part[r*lanes:])
+	}
 }
 
 // addSharedValues adds the values of the positions of span, p of each, to
