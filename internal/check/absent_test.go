@@ -24,6 +24,7 @@ var optional = map[string]map[string]any{
 	"cohere2":   {"rope.dimension_count": ".attention.key_length", "rope.freq_base_swa": ".rope.freq_base", "attention.sliding_window_pattern": uint32(4)},
 	"deepseek2": {"rope.scaling.yarn_log_multiplier": float32(0), "expert_weights_scale": float32(1), "expert_weights_norm": false},
 	"exaone4":   {"rope.freq_base_swa": ".rope.freq_base"},
+	"afmoe":     {"expert_weights_scale": float32(1), "expert_weights_norm": false, "expert_gating_func": uint32(2)},
 	"exaone-moe": {"rope.freq_base_swa": ".rope.freq_base", "attention.sliding_window_pattern": uint32(4), "expert_weights_scale": float32(1),
 		"expert_weights_norm": false, "expert_shared_count": nil, "expert_shared_feed_forward_length": nil},
 	"gemma2": {"attention.sliding_window": uint32(4096), "attn_logit_softcapping": float32(50), "final_logit_softcapping": float32(30),

@@ -34,6 +34,11 @@ var ours = map[string]map[string]string{
 		"tokenizer.ggml.eot_token_id":  "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
 		"tokenizer.ggml.eom_token_id":  "see eot_token_id",
 	},
+	"afmoe": {
+		"afmoe.expert_weights_norm": "readers without it do not normalize; the model does, which its config.json does not say",
+		"afmoe.expert_gating_func":  "readers assume sigmoids",
+		"tokenizer.ggml.pre":        "the folder's tokenizer splits as dbrx",
+	},
 	"exaonemoe": {
 		"exaone-moe.expert_gating_func":   "readers want it; llama.cpp's converter has it from scoring_func alone, which published folders have",
 		"exaone-moe.nextn_predict_layers": "readers assume 0",

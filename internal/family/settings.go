@@ -3,6 +3,7 @@ package family
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -172,6 +173,32 @@ func LeadingDense(s Settings, f *File, usual float64) {
 	f.Follows(s, number, n)
 	s.Take(list)
 	s.Fill(number, n)
+}
+
+// Enlarge takes the alpha of a "dynamic" rotation, which depends on no length, into the base:
+// base·alpha^(dim/(dim-2)), in GGUF's precision. (Hunyuan)
+func Enlarge(s Settings, f *File) {
+	for _, key := range []string{"rope_parameters", "rope_scaling"} {
+		p, _ := Object(s[key])
+		dim, alpha := s.Number("head_dim"), p.Number("alpha")
+		if heads := s.Int("num_attention_heads"); dim == 0 && heads > 0 {
+			dim = float64(s.Int("hidden_size") / heads)
+		}
+		if p["type"] != "dynamic" && p["rope_type"] != "dynamic" || !(alpha >= 1 && alpha <= 1e9 && dim > 2) {
+			continue
+		}
+		s.Fill("rope_theta", p["rope_theta"])
+		s.Fill("rope_theta", 1e4)
+		f.Follows(p, "rope_theta", s["rope_theta"])
+		f.Follows(p, "factor", 1.)
+		base, ok := s["rope_theta"].(float64)
+		if !ok {
+			f.Report("rope_theta", "is %s, expected a number", Show(s["rope_theta"]))
+		}
+		delete(s, key)
+		s["rope_theta"] = float64(float32(base * math.Pow(alpha, dim/(dim-2))))
+		s["max_position_embeddings"] = 262144.
+	}
 }
 
 // Letters returns an Older that reads a letter for each layer.

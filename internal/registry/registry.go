@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/karat-run/karat/internal/arch/afmoe"
 	"github.com/karat-run/karat/internal/arch/arcee"
 	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
@@ -102,6 +103,7 @@ var Families = []*family.Family{
 	&olmoe.Family,
 	&eurobert.Family,
 	&nomicbert.Family,
+	&afmoe.Family,
 	&hyv3.Family,
 	&exaonemoe.Family,
 	&hunyuanmoe.Family,

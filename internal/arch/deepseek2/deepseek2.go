@@ -12,7 +12,7 @@
 //
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py and
 // models/deepseek_v3/modeling_deepseek_v3.py; DeepSeek-AI 2024, arXiv:2405.04434 and
-// arXiv:2412.19437.
+// arXiv:2412.19437. published.json of GLM-4.7-Flash: vLLM, its test of glm4_moe_lite.
 package deepseek2
 
 import (

@@ -5,6 +5,7 @@
 // weights of the chosen ones, without the bias, by their sum.
 //
 // Source: transformers, models/ernie4_5_moe/modeling_ernie4_5_moe.py; llama.cpp, src/models/ernie4-5-moe.cpp.
+// published.json: MindIE's tests of ERNIE-4.5-21B-A3B, and transformers' configuration.
 package ernie45moe
 
 import (

@@ -6,7 +6,8 @@
 // sliding, is a head predicting further tokens.
 //
 // Source: transformers, models/exaone_moe/modeling_exaone_moe.py; llama.cpp, src/models/exaone-moe.cpp; SGLang,
-// models/exaone_moe_mtp.py.
+// models/exaone_moe_mtp.py. published.json: TensorRT-LLM, its test of exaone_moe; the numbers of layers, of tokens in a
+// window and of words are the model card's.
 package exaonemoe
 
 import (

@@ -1,10 +1,6 @@
 package hunyuandense
 
-import (
-	"math"
-
-	"github.com/karat-run/karat/internal/family"
-)
+import "github.com/karat-run/karat/internal/family"
 
 // Family describes files of Hunyuan's dense models. Their "dynamic" rotation with an alpha is a larger base, whatever
 // the length; GGUF has that base, and the 262144 tokens that it is good for.
@@ -21,7 +17,7 @@ var Family = family.Family{
 		"vocab_size": 290943.}}},
 	Fixed:      map[string]any{"hidden_act": "silu", "use_qk_norm": true, "use_rotary_pos_emb": true},
 	Idle:       []string{"eod_token_id"},
-	FromConfig: Enlarge,
+	FromConfig: family.Enlarge,
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling:   map[string][]string{"head_dim": {"head_dim", "attention_head_dim"}},
 
@@ -32,29 +28,4 @@ var Family = family.Family{
 		Parts: []family.Part{{GGUF: "attn_q_norm", HF: "query_layernorm"}},
 		Eps:   []float64{1e-5},
 	},
-}
-
-// Enlarge takes alpha into the base: base·alpha^(dim/(dim-2)), in GGUF's precision.
-func Enlarge(s family.Settings, f *family.File) {
-	for _, key := range []string{"rope_parameters", "rope_scaling"} {
-		p, _ := family.Object(s[key])
-		dim, alpha := s.Number("head_dim"), p.Number("alpha")
-		if heads := s.Int("num_attention_heads"); dim == 0 && heads > 0 {
-			dim = float64(s.Int("hidden_size") / heads)
-		}
-		if p["type"] != "dynamic" && p["rope_type"] != "dynamic" || !(alpha >= 1 && alpha <= 1e9 && dim > 2) {
-			continue
-		}
-		s.Fill("rope_theta", p["rope_theta"])
-		s.Fill("rope_theta", 1e4)
-		f.Follows(p, "rope_theta", s["rope_theta"])
-		f.Follows(p, "factor", 1.)
-		base, ok := s["rope_theta"].(float64)
-		if !ok {
-			f.Report("rope_theta", "is %s, expected a number", family.Show(s["rope_theta"]))
-		}
-		delete(s, key)
-		s["rope_theta"] = float64(float32(base * math.Pow(alpha, dim/(dim-2))))
-		s["max_position_embeddings"] = 262144.
-	}
 }

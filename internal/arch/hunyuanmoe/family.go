@@ -1,9 +1,6 @@
 package hunyuanmoe
 
-import (
-	hunyuandense "github.com/karat-run/karat/internal/arch/hunyuan-dense"
-	"github.com/karat-run/karat/internal/family"
-)
+import "github.com/karat-run/karat/internal/family"
 
 // Family describes files of Hunyuan-A13B.
 //
@@ -36,7 +33,7 @@ var Family = family.Family{
 		}
 		s.Fill("moe_intermediate_size", s["intermediate_size"])
 		s.Fill("num_shared_expert", 1.)
-		hunyuandense.Enlarge(s, f)
+		family.Enlarge(s, f)
 	},
 	ToConfig: func(s family.Settings) {
 		for _, key := range []string{"top_k_experts", "moe_intermediate_size", "num_shared_expert"} {

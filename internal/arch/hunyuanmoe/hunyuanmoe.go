@@ -5,6 +5,7 @@
 // the chosen ones by their sum.
 //
 // Source: transformers, models/hunyuan_v1_moe/modeling_hunyuan_v1_moe.py; llama.cpp, src/models/hunyuan-moe.cpp.
+// published.json: what llama.cpp's converter asserts of the file, and other readers' tests of its lists.
 package hunyuanmoe
 
 import (

@@ -4,7 +4,8 @@
 // beside an expert for all tokens. The router takes the sigmoid of each score and chooses with a correction bias.
 // The layer behind the last is a head predicting further tokens.
 //
-// Source: transformers, models/hy_v3/modeling_hy_v3.py; llama.cpp, src/models/hy-v3.cpp.
+// Source: transformers, models/hy_v3/modeling_hy_v3.py; llama.cpp, src/models/hy-v3.cpp. published.json:
+// Hy3 (716aa72), by the keys that public notes on its cache check.
 package hyv3
 
 import (

@@ -1,0 +1,146 @@
+// Package afmoe is the decoder of Arcee's Trinity (AFMoE).
+//
+// Differences from Llama: the embedding is multiplied by the root of its size; norms before and behind attention and
+// MLP, and of queries and keys, head by head; a gate of attention's output; three of four layers slide, and full ones
+// turn neither queries nor keys; behind the first layers a mixture of experts, beside an expert for all tokens. The
+// router takes the sigmoid of each score and chooses with a correction bias.
+//
+// Source: transformers, models/afmoe/modeling_afmoe.py; llama.cpp, src/models/afmoe.cpp. published.json:
+// NeuronX Distributed Inference, its test of Trinity-Nano's config.json.
+package afmoe
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	LayerTypes       []string         `json:"layer_types"`
+	SlidingWindow    int              `json:"sliding_window"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	FirstDense       int              `json:"num_dense_layers"`
+	ExpertSize       int              `json:"moe_intermediate_size"`
+	NumExperts       int              `json:"num_experts"`
+	TopK             int              `json:"top_k_experts"`
+	NumShared        int              `json:"num_shared_experts"`
+	Normalize        bool             `json:"norm_topk_prob"`
+	Factor           float64          `json:"routed_scaling_factor"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	route  graph.RouteAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer, with either an MLP or a mixture.
+type Layer struct {
+	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_mlp_layernorm"`
+	MLP          *family.MLP   `gguf:"" hf:"mlp"`
+	MoE          *MoE          `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_mlp_layernorm"`
+}
+
+// Attention is gated grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	Gate  *graph.Weight `gguf:"attn_gate" hf:"gate_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
+type MoE struct {
+	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"router.gate"`
+	Bias    *graph.Weight `gguf:"exp_probs_b.bias" hf:"expert_bias"`
+	Experts family.Routed `gguf:"" hf:"experts"`
+	Shared  family.Shared `gguf:"" hf:"shared_experts"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
+	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor}
+	for i := range m.Layers {
+		if i < c.FirstDense {
+			m.Layers[i].MLP = new(family.MLP)
+		} else {
+			m.Layers[i].MoE = new(MoE)
+		}
+	}
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Scale(g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1), math.Sqrt(float64(m.HiddenSize)))
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		if m.LayerTypes[i] == "sliding_attention" {
+			kv.Window = m.SlidingWindow
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m)
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 0))
+	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 0)), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
+	if kv.Window > 0 {
+		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	}
+	g.StoreKV(kv, k, v)
+	gate, y := g.Linear(a.Gate, x, m.NumHeads*m.HeadDim), g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))
+	return g.Linear(a.O, g.GLU(graph.Sigmoid, gate, y), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, m.route, nil, e.Bias)
+	y := e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
+	y = g.Add(y, e.Shared.Forward(g, "mlp.shared_experts", x, m.Act, m.NumShared*m.ExpertSize, m.HiddenSize))
+	return g.Name(y, "ffn_out", "mlp.out")
+}
