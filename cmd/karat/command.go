@@ -271,6 +271,8 @@ type call struct {
 
 	in       io.Reader
 	out, log io.Writer
+
+	head bool // the lab looks at the model's head for drafts
 }
 
 // changed reports whether the command line has a flag.

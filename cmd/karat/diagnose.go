@@ -19,14 +19,14 @@ import (
 type diagnoseFlags struct {
 	names                choice
 	golden, file, report string
-	json, brief          bool
+	json, brief, head    bool
 }
 
 func newDiagnoseCommand() *cobra.Command {
 	f := diagnoseFlags{names: newNames()}
 	c := define("lab diagnose", f.run)
 	c.flags("names", &f.names, "golden", file(&f.golden), "json-file", file(&f.file), "report", file(&f.report),
-		"brief", &f.brief, "json", &f.json)
+		"draft-head", &f.head, "brief", &f.brief, "json", &f.json)
 	c.takesModel()
 	return c.Command
 }
@@ -117,6 +117,7 @@ func layout(terminal bool) reports.Terminal {
 }
 
 func (f *diagnoseFlags) diagnose(x *call, path, dump string) (d *diagnose.Diagnosis, err error) {
+	x.head = f.head
 	err = withDump(x, path, dump, f.golden, func(o diagnose.Options, m *model.Files) error {
 		o.Names = f.names.value
 		if d, err = diagnose.Run(x.ctx, o); err != nil {

@@ -22,14 +22,14 @@ type expectFlags struct {
 	names            choice
 	tap, out         string
 	prompt, position int
-	json             bool
+	json, head       bool
 }
 
 func newExpectCommand() *cobra.Command {
 	f := expectFlags{names: newNames(), prompt: -1, position: -1}
 	c := define("lab expect", f.run)
 	c.flags("tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names,
-		"output", file(&f.out), "json", &f.json)
+		"output", file(&f.out), "draft-head", &f.head, "json", &f.json)
 	c.takesModel()
 	return c.Command
 }
@@ -60,6 +60,7 @@ func (f *expectFlags) run(x *call) error {
 }
 
 func (f *expectFlags) expect(x *call, path, dump string) (e *diagnose.Expectation, err error) {
+	x.head = f.head
 	err = withDump(x, path, dump, "", func(o diagnose.Options, _ *model.Files) error {
 		o.Names = f.names.value
 		if e, err = diagnose.Expect(x.ctx, o, f.tap); err != nil || f.out == "" {

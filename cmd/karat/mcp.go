@@ -62,6 +62,8 @@ var (
 		"path of the model that the engine ran: a GGUF file or a folder"}
 	dumpParam = labParam{"dump", "string", "", true,
 		"path of the engine's values: .safetensors, .npz or a folder of .npy"}
+	headParam = labParam{"draft_head", "boolean", "draft-head", false,
+		"the model's head for drafts (multi-token prediction), in place of the model"}
 )
 
 // labTools are the tools in the order of their use.
@@ -72,17 +74,17 @@ var labTools = []labTool{
 			{"out", "string", "output", true, "path of the record to write, .safetensors"},
 			{"precision", "string", "precision", false, "f64, f32 or fast"},
 			{"taps", "string", "taps", false, "all, or indices of prompts whose values of all modules are written"},
-			{"inject", "string", "inject", false, "faults to build in, to try a diagnosis on"}}, ""},
+			{"inject", "string", "inject", false, "faults to build in, to try a diagnosis on"}, headParam}, ""},
 	{"diagnose", "Find the operation of an engine that is wrong, the layers and the cause. next says what to do.",
 		[]string{"diagnose", "--brief"}, []labParam{modelParam, dumpParam,
-			{"golden", "string", "golden", false, "path of a golden record of the same prompts"}}, ""},
+			{"golden", "string", "golden", false, "path of a golden record of the same prompts"}, headParam}, ""},
 	{"next_probe", "List what to do next about a dump: taps to add, causes to mend, prompts to add.",
-		[]string{"diagnose", "--brief"}, []labParam{modelParam, dumpParam}, "next"},
+		[]string{"diagnose", "--brief"}, []labParam{modelParam, dumpParam, headParam}, "next"},
 	{"expect", "Show the values that a tap should have from the engine's own values before it, beside the tap's.",
 		[]string{"expect", "--json"}, []labParam{modelParam, dumpParam,
 			{"tap", "string", "tap", true, "name of the value: PyTorch's, llama.cpp's or the graph's"},
 			{"prompt", "integer", "prompt", false, "index of the prompt"},
-			{"position", "integer", "position", false, "position; without it the worst of each prompt"}}, ""},
+			{"position", "integer", "position", false, "position; without it the worst of each prompt"}, headParam}, ""},
 	{"compare", "Measure how far a record is from a golden one.",
 		[]string{"compare", "--json"}, []labParam{
 			{"golden", "string", "", true, "path of the golden record"},

@@ -29,6 +29,7 @@ func TestMCP(t *testing.T) {
 		t.Errorf("instructions %.40q", text)
 	}
 	model, dump := golden.Model(t, "tiny-qwen2"), filepath.Join(t.TempDir(), "wrong.safetensors")
+	headed, drafts := golden.WithHead(t, "qwen35"), filepath.Join(t.TempDir(), "drafts.safetensors")
 	for _, c := range []struct {
 		tool  string
 		args  map[string]any
@@ -42,6 +43,10 @@ func TestMCP(t *testing.T) {
 		{"expect", map[string]any{"model": model, "dump": dump, "tap": "blk.1.attention", "position": 2}, `"position": 2`, false},
 		{"expect", map[string]any{"model": model, "dump": dump, "tap": "blk.1.attentoin"}, "did you mean blk.1.attention?", true},
 		{"compare", map[string]any{"golden": dump, "record": dump, "max_kl": 0.1}, `"inside": true`, false},
+		{"record", map[string]any{"model": headed, "prompts": []any{map[string]any{"text": "The sky is"}}, "out": drafts, "taps": "all", "precision": "f64",
+			"inject": "draft_state", "draft_head": true}, `"prompts": 1`, false},
+		{"diagnose", map[string]any{"model": headed, "dump": drafts, "draft_head": true}, `"cause": "draft_state"`, false},
+		{"diagnose", map[string]any{"model": model, "dump": dump, "draft_head": true}, "no head for drafts", true},
 		{"causes", nil, `"id": "attention_scale"`, false},
 		{"diagnose", map[string]any{"model": model}, "dump is needed", true},
 		{"diagnose", map[string]any{"model": model, "dump": "--help"}, "--help", true},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/hub"
 	"github.com/karat-run/karat/internal/hub/local"
@@ -231,7 +232,21 @@ func (x *call) openFiles(path string, tokens int) (*model.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return model.OpenFiles(x.ctx, c, tokens)
+	m, err := model.OpenFiles(x.ctx, c, tokens)
+	if err != nil {
+		return nil, err
+	}
+	return m, x.chooseGraph(m, tokens)
+}
+
+// chooseGraph gives m the graph of its head for drafts, if wanted. An error closes m.
+func (x *call) chooseGraph(m *model.Files, tokens int) (err error) {
+	if x.head {
+		if m.Graph, _, err = arch.Drafter(m.Checkpoint, tokens); err != nil {
+			return errors.Join(err, m.Close())
+		}
+	}
+	return nil
 }
 
 // openCheckpoint opens the model at path, or the demo if path is empty.

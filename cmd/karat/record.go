@@ -33,6 +33,7 @@ type recordFlags struct {
 	taps         indices
 	keep, decode int
 	npy, json    bool
+	head         bool
 	class        class
 	injected     injection
 	engine       engineFlags
@@ -43,7 +44,7 @@ func newRecordCommand() *cobra.Command {
 	c := define("lab record", f.run)
 	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", f.taps.set, "keep", &f.keep, "decode-last",
 		&f.decode, "npy", &f.npy, "json", &f.json, "numerics", f.class.set, "inject", f.injected.set, "key",
-		file(&f.injected.key))
+		file(&f.injected.key), "draft-head", &f.head)
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -64,6 +65,9 @@ func (f *recordFlags) numerics(x *call) (n numerics.Numerics, err error) {
 		return n, usagef("--keep %d: want 1 or more", f.keep)
 	case f.decode < 0:
 		return n, usagef("--decode-last %d: want 0 or more", f.decode)
+	case f.head && f.decode > 0 && !f64 && !f.class.said:
+		return n, usagef("--draft-head with --decode-last, drafts that continue the head's own state, needs " +
+			"--precision f64 or --numerics")
 	case f.class.said && (x.changed("precision") && !f64 || x.changed("kv")):
 		return n, usagef("--numerics runs in the float64 interpreter: it does not work with --kv or another " +
 			"--precision")
@@ -85,6 +89,7 @@ func (f *recordFlags) run(x *call) error {
 		}
 	}
 	throw(f.checkOutput(path))
+	x.head = f.head
 	w := must(lab.Create(f.out))
 	defer w.Close()
 	m, prompts := must2(x.openPrompts(inputs, &f.engine, func(x *call, m *model.Files, prompts []*lab.Prompt) error {
@@ -132,6 +137,7 @@ func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
 	}
 	longest := lab.Longest(prompts)
 	m = must(model.OpenFiles(x.ctx, c, longest))
+	throw(x.chooseGraph(m, longest))
 	if !engine.noFit && len(prompts) > 0 {
 		if err = model.Fits(c, m.Graph, n, engine.threads, longest, 0); err != nil {
 			return nil, nil, errors.Join(err, m.Close())
@@ -224,6 +230,10 @@ func idsOf(prompts []*lab.Prompt) (ids [][]int32) {
 func (f *recordFlags) record(x *call, m *model.Files, n numerics.Numerics, prompts []*lab.Prompt, w *lab.Writer) error {
 	b, computed := must2(f.backend(n))
 	defer b.Close()
+	if r, ok := b.(reference.Backend); ok && f.head {
+		r.Edits = reference.Edits{} // values of all positions, for the head's own states
+		b = r
+	}
 	g, b := must2(f.injected.plan(m.Graph, b))
 	r := must(lab.NewRecorder(x.ctx, g, b, lab.Longest(prompts), f.keep))
 	defer r.Close()

@@ -63,6 +63,31 @@ func LoadHead(c *checkpoint.Checkpoint, context int) (g Graphs, notes []string, 
 	return Graphs{model, all.Needed(result), draft}, l.notes, nil
 }
 
+// Drafter is LoadFor of the head alone, behind the model's pass, for the lab. PyTorch's names are the publisher's.
+func Drafter(c *checkpoint.Checkpoint, context int) (*graph.Graph, []string, error) {
+	l, err := load(c, c, context)
+	p, ok := l.model.(family.Predictor)
+	if err != nil {
+		return nil, l.notes, err
+	}
+	if !ok || p.Decoder().Next == nil {
+		return nil, l.notes, fmt.Errorf("%s: the model has no head for drafts", c.Path)
+	}
+	b := graph.New()
+	p.Decoder().Whole(b)
+	g, err := b.Graph()
+	if err != nil {
+		return nil, l.notes, fmt.Errorf("%s: %w", c.Path, err)
+	}
+	for _, n := range g.Nodes {
+		name, ends := strings.CutSuffix(n.HF, ".out")
+		if n.HF = c.Family.Apart(name, c.Values); ends && n.HF != "" {
+			n.HF += ".out"
+		}
+	}
+	return g, l.notes, nil
+}
+
 // Stored is Load over the tensors as stored in the files, without copies: a graph to be read, not to be run.
 func Stored(c *checkpoint.Checkpoint) (g *graph.Graph, notes []string, err error) {
 	l, err := load(c, checkpoint.Stored{Checkpoint: c}, 0)

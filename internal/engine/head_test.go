@@ -226,6 +226,12 @@ func TestHead(t *testing.T) {
 				t.Error("the head is not fed the states after the last norm")
 			}
 			drafted := trace(t, b, g.Draft, family.StateName, fed)
+			lab, _, err := arch.Drafter(c, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := trace(t, reference.Backend{Edits: reference.Edits{}}, lab, "nextn_previous", nil)
+			labs, _ := whole.ran(t, 0, append(slices.Clip(ids), 7), nil)
 			x := make([][]float32, 0, len(ids)+1)
 			for i, id := range ids[1:] {
 				x = append(x, w.project(id, states[i]))
@@ -239,6 +245,12 @@ func TestHead(t *testing.T) {
 				last := len(x) - 1
 				if d := apart(got[0], want[last]); d > 1e-5 {
 					t.Errorf("draft %d: logits are %.1e off", i, d)
+				}
+				if i > 0 {
+					labs, _ = whole.ran(t, len(ids)+i, []int32{id}, nil)
+				}
+				if d := apart(labs[len(labs)-1], want[last]); d > 1e-5 {
+					t.Errorf("draft %d: the lab's logits are %.1e off", i, d)
 				}
 				if d := apart(own[0], after[last]); d > 1e-5 {
 					t.Errorf("draft %d: the state is %.1e off", i, d)

@@ -59,7 +59,7 @@ func (d *Decoder) Feed(g graph.Builder) (result *graph.Node) {
 	x := d.trunk(g, e)
 	result = d.logits(g, d.Output, d.norm(g, d.Norm, g.Outputs(x)))
 	state := g.Name(d.norm(g, d.Norm, x), StateName, "")
-	d.head(g, e, g.Conv(&graph.Weight{Tensor: previous(d.Hidden), GGUF: "nextn_previous"}, nil, state, 2))
+	d.head(g, e, d.before(g, state))
 	return result
 }
 
@@ -69,6 +69,24 @@ func (d *Decoder) Draft(g graph.Builder) *graph.Node {
 	x := d.head(g, d.embed(g, or(d.Next.Embed, d.Embed)), state)
 	x = g.Name(d.norm(g, or(d.Next.Norm, d.Norm), x), StateName, "")
 	return d.logits(g, or(d.Next.Output, d.Output), g.Outputs(x))
+}
+
+// Whole records the head behind the model's pass, for equations: row by row the state of the row before. In a row
+// decoded alone the state is the head's own, as in a draft after the first.
+func (d *Decoder) Whole(g graph.Builder) *graph.Node {
+	e := d.embed(g, d.Embed)
+	fed := d.before(g, d.norm(g, d.Norm, d.trunk(g, e)))
+	if d.Next.Embed.There() {
+		e = d.embed(g, d.Next.Embed)
+	}
+	own := d.norm(g.Layer(d.Layers), or(d.Next.Norm, d.Norm), d.head(g, e, fed))
+	fed.State.Recycles = own.Name
+	return d.logits(g, or(d.Next.Output, d.Output), g.Outputs(own))
+}
+
+// before records the rows before those of x.
+func (d *Decoder) before(g graph.Builder, x *graph.Node) *graph.Node {
+	return g.Name(g.Conv(&graph.Weight{Tensor: previous(d.Hidden), GGUF: "nextn_previous"}, nil, x, 2), "nextn_previous", "")
 }
 
 // head records the head's layer behind embeddings and states.

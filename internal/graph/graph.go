@@ -109,6 +109,10 @@ type State struct {
 	Name  string // among the states of its layer: conv, scan
 	Size  int    // elements, float32 (float64 in backend/reference)
 	Rows  []Run  // parts of a row, likewise (in backend/reference the node's inputs)
+
+	// Recycles is the name of a node whose value of the row before a row decoded alone has in place of its own, by
+	// backend/reference's Eval; "" for none.
+	Recycles string
 }
 
 // Run is a number of vectors of a size.

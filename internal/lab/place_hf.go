@@ -72,6 +72,7 @@ func (l *placer) hf(name string) spot {
 		m, reads = input, true
 	}
 	m = strings.TrimSuffix(strings.TrimSuffix(m, ".output"), ".out")
+	m = strings.Replace(m, ".mtp_block", "", 1) // vLLM's word for the layer of a head
 	for _, u := range unsettled {
 		// a graph may have a node of it
 		if own := u == "act_fn" && l.byModule[m] != nil; !own && (m == u || strings.HasSuffix(m, "."+u)) {
@@ -103,15 +104,13 @@ func (l *placer) hf(name string) spot {
 
 // standIn returns the module that table has in place of m, a module of a layer.
 func standIn(m string, table map[string]string) string {
-	layer, path := m, ""
-	if parts := strings.SplitN(m, ".", 3); len(parts) == 3 {
-		layer, path = parts[0]+"."+parts[1], parts[2]
-	}
-	other, ok := table[path]
-	if !ok || !strings.HasPrefix(layer, "layers.") {
+	before, layer, ok := strings.Cut(m, "layers.")
+	number, path, _ := strings.Cut(layer, ".")
+	other, known := table[path]
+	if !ok || !known {
 		return ""
 	}
-	return layer + "." + other
+	return before + "layers." + number + "." + other
 }
 
 // moduleInput finds the input of a module with a weight.

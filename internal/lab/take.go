@@ -24,6 +24,7 @@ type Recorder struct {
 	pooled bool                 // rows are pooled: the last position alone has a result
 	hidden map[*graph.Node]int  // a node's place among the hidden states
 	inputs map[*graph.Node]bool // nodes that projections read
+	behind map[*graph.Node]bool // nodes without a row of position 0: of a head for drafts
 	all    bool                 // take every tap of the prompt that runs
 
 	// What the taps have seen of it.
@@ -33,7 +34,7 @@ type Recorder struct {
 // NewRecorder compiles g on b for prompts of at most context tokens, and records the last keep positions. The
 // preparation of weights ends with ctx.
 func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
-	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}}
+	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}, behind: map[*graph.Node]bool{}}
 	if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Pool }) {
 		r.keep, r.pooled = 1, true
 	}
@@ -41,6 +42,8 @@ func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context
 		if projection(n) != "" {
 			r.inputs[input(n)] = true
 		}
+		r.behind[n] = n.State != nil && n.State.Recycles != "" ||
+			slices.ContainsFunc(n.In, func(x *graph.Node) bool { return r.behind[x] })
 	}
 	var err error
 	r.engine, err = model.Compile(ctx, g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap})
@@ -58,9 +61,13 @@ func (r *Recorder) want(n *graph.Node) bool {
 }
 
 func (r *Recorder) tap(n *graph.Node, out []float32) {
-	if _, ok := r.hidden[n]; ok || r.all {
-		r.seen[n] = append(r.seen[n], out...)
+	if _, ok := r.hidden[n]; !ok && !r.all {
+		return
 	}
+	if r.behind[n] && r.seen[n] == nil {
+		r.seen[n], out = []float32{}, out[n.Shape.Size():]
+	}
+	r.seen[n] = append(r.seen[n], out...)
 }
 
 // Record computes p, of which index, input, text, ids and decode are set, and sets
@@ -68,6 +75,9 @@ func (r *Recorder) tap(n *graph.Node, out []float32) {
 func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	r.all, r.seen = taps, map[*graph.Node][]float32{}
 	p.PositionsKept = min(r.keep, len(p.IDs))
+	if r.behind[r.g.Result()] {
+		p.PositionsKept = min(r.keep, len(p.IDs)-1)
+	}
 	outputs := p.PositionsKept
 	if taps && !r.pooled {
 		outputs = len(p.IDs)
@@ -75,8 +85,8 @@ func (r *Recorder) Record(ctx context.Context, p *Prompt, taps bool) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	if len(p.IDs) == 0 {
-		return fmt.Errorf("prompt %d: no tokens", p.Index)
+	if len(p.IDs) == 0 || outputs == 0 {
+		return fmt.Errorf("prompt %d: too few tokens", p.Index)
 	}
 	rows, err := r.feed(ctx, p, outputs)
 	if err != nil {

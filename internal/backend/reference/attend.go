@@ -139,7 +139,7 @@ func (s *Spec) seen(e *Eval, r, last int) (from, to int) {
 
 // sight returns the positions from and to for the query at r, up to last, without edits of them.
 func (s *Attention) sight(e *Eval, r, last int) (from, to int) {
-	from, to = 0, min(r+s.Ahead, last)
+	from, to = min(s.Skip, r), min(r+s.Ahead, last)
 	if s.Window > 0 {
 		from = max(0, r-s.Window+1)
 	}

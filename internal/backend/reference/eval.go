@@ -72,6 +72,7 @@ type Eval struct {
 	expert   backend.Expert  // observer of the experts' rows; nil for none
 	stepwise bool            // parts are of a step's rows, not of positions
 	steps    [][2]int        // first and last position of each position's step; nil if unknown
+	together int             // rows before those decoded alone; 0 is all, as far as steps do not say it
 	known    map[*graph.Node]Known
 	edits    Edits
 	num      *Numerics
@@ -106,6 +107,20 @@ func (e *Eval) At(parts [][3]int32) *Eval {
 func (e *Eval) See(groups []backend.Group, rows [][]float32) *Eval {
 	e.groups, e.rows = groups, rows
 	return e
+}
+
+// Decode gives e the number of last rows decoded alone, and returns e.
+func (e *Eval) Decode(rows int) *Eval {
+	e.together = len(e.ids) - rows
+	return e
+}
+
+// Alone reports whether a row was decoded alone.
+func (e *Eval) Alone(at int) bool {
+	if first, last, ok := e.Step(at); ok {
+		return first > 0 && first == last
+	}
+	return e.together > 0 && at >= e.together
 }
 
 // Group returns the group of a position; none is zero.
@@ -165,6 +180,9 @@ func (e *Eval) Spec(n *graph.Node) *Spec {
 	s := e.specs[n]
 	if s == nil {
 		s = newSpec(n, e.stores)
+		if n.State != nil && n.State.Recycles != "" {
+			s.Recycled, s.Recycles = e.g.Node(n.State.Recycles), (*Eval).Alone
+		}
 		for _, edit := range e.edits[n] {
 			edit(s)
 		}
@@ -192,6 +210,7 @@ func (e *Eval) differs(n *graph.Node) bool {
 	if n.Op == graph.Attention {
 		d = d || e.stale[e.Spec(n).Attention.Store]
 	}
+	d = d || e.Spec(n).Recycled != nil // whose value comes from behind n
 	e.stale[n] = d
 	return d
 }

@@ -62,7 +62,11 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 	case graph.Pool:
 		return s.pool(e, rows)
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:
-		return s.scan(e, rows)
+		y, err := s.scan(e, rows)
+		if err == nil && s.Recycled != nil {
+			err = s.recycle(e, rows, y)
+		}
+		return y, err
 	}
 	in, err := e.inputs(s.In, rows)
 	if err == nil && s.Experts.Routes != nil {

@@ -63,6 +63,31 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	return y, nil
 }
 
+// recycle puts the recycled node's values of the rows before in place of rows of y. These come from evaluations of
+// the prompt up to there, since the node itself is being computed.
+func (s *Spec) recycle(e *Eval, rows []int, y []float64) error {
+	d, n := s.Node.Shape.Size(), s.Recycled
+	for i, at := range rows {
+		if at == 0 || !s.Recycles(e, at) {
+			continue
+		}
+		before, m := e, e.memo[n]
+		if !e.Known(n, at-1) && (at > len(m) || m[at-1] == nil) {
+			m = append(m, make(values, len(e.ids)-len(m))...)
+			cut := *e
+			cut.ids, cut.under = e.ids[:at], nil
+			before = cut.fresh()
+			before.memo[n], e.memo[n] = m, m
+		}
+		x, err := before.Value(n, []int{at - 1})
+		if err != nil {
+			return err
+		}
+		copy(y[i*d:(i+1)*d], x)
+	}
+	return nil
+}
+
 // pool returns, for each row, what Pool makes of the rows up to it: all, or as many as it counts.
 func (s *Spec) pool(e *Eval, rows []int) ([]float64, error) {
 	d := s.In[0].Shape.Size()

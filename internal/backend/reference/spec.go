@@ -35,6 +35,10 @@ type Spec struct {
 	Rope      Rope
 	Attention Attention
 	Scan      func(h int) int // group of a scan's head
+
+	// Recycled is the node whose value of the row before has in place of the node's own where Recycles says so.
+	Recycled *graph.Node
+	Recycles func(e *Eval, at int) bool
 }
 
 // Change makes another matrix of w [rows, cols].
@@ -77,6 +81,7 @@ type Rope struct {
 type Attention struct {
 	Store  *graph.Node // keys and values
 	Scale  float64
+	Skip   int // first positions, seen by no later query
 	Window int // positions seen by a query; 0 for all
 	Ahead  int // later positions seen by a query
 	// Grouped is whether a query sees the later positions of its group, Apart whether those of its group alone.
@@ -116,7 +121,7 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 		s.Route.Rule = a
 	case graph.AttentionAttr:
 		heads := n.In[0].Shape[0]
-		x := Attention{Store: stores[n], Scale: a.Scale, Window: a.KV.Window, Cap: a.Cap,
+		x := Attention{Store: stores[n], Scale: a.Scale, Skip: a.KV.Skip, Window: a.KV.Window, Cap: a.Cap,
 			Group: func(h int) int { return h * a.KV.Heads / heads }}
 		if a.KV.Chunked {
 			x.Chunk, x.Window = a.KV.Window, 0

@@ -25,6 +25,7 @@ type model struct {
 	name  string
 	graph *graph.Graph
 	asked *Asked
+	edits reference.Edits // of a right engine
 }
 
 func load(t testing.TB, path string) *model {
@@ -42,7 +43,7 @@ func load(t testing.TB, path string) *model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &model{path, g, &Asked{Tokenizer: tok, Template: m.Template()}}
+	return &model{name: path, graph: g, asked: &Asked{Tokenizer: tok, Template: m.Template()}}
 }
 
 func tiny(t testing.TB, name string) *model { return load(t, golden.Model(t, name)) }
@@ -72,7 +73,7 @@ func (m *model) record(t testing.TB, class, faults string, prompts []*lab.Prompt
 }
 
 func (m *model) take(class, faults string, prompts []*lab.Prompt) (*lab.Record, []mistake.Injected, error) {
-	b, g := reference.Backend{}, m.graph
+	b, g := reference.Backend{Edits: m.edits}, m.graph
 	var err error
 	if class != "" {
 		if b.Class, err = round.Parse(class); err != nil {

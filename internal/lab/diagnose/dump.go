@@ -152,7 +152,7 @@ func (p *prompt) eval(m *reference.Model, known map[*graph.Node]reference.Known,
 			groups = append(groups, g)
 		}
 	}
-	return m.Eval(p.IDs, known, num).At(p.Parts).See(groups, mixed.Embeddings)
+	return m.Eval(p.IDs, known, num).At(p.Parts).See(groups, mixed.Embeddings).Decode(p.Decode)
 }
 
 // Names of values that are no taps: hidden begins the names of hidden states.

@@ -13,7 +13,7 @@ func TestHybrid(t *testing.T) {
 	for _, n := range g.Nodes {
 		n.HF = n.Name + ".out"
 	}
-	m := &model{"hybrid", g, tiny(t, "tiny-llama").asked} // whose tokenizer spells the ids
+	m := &model{name: "hybrid", graph: g, asked: tiny(t, "tiny-llama").asked} // whose tokenizer spells the ids
 	for fault, want := range map[string]map[string][]int{
 		"norm_mean@1":              {"norm_mean": {1}},
 		"position_embedding":       {"position_embedding": nil},

@@ -477,7 +477,7 @@ func oldest(s *reference.Spec) func(query int) int {
 		case s.Attention.Window > 0:
 			return max(0, query-s.Attention.Window+1)
 		}
-		return 0
+		return min(s.Attention.Skip, query)
 	}
 }
 

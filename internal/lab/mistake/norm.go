@@ -160,6 +160,46 @@ func normsOf(change func(x []float64)) reference.Edit {
 	})
 }
 
+// otherStates lists other states that feed a head for drafts: for the model's rows and for the recycled.
+func otherStates(p *Proposer, n *graph.Node) []*Hypothesis {
+	if n.State == nil || n.State.Recycles == "" {
+		return nil
+	}
+	norm, own := n.In[0], p.g.Node(n.State.Recycles)
+	bare := func(s *reference.Spec) { s.Recycled = own.In[0] }
+	const before = "before the norm"
+	from := 2 // the first row with a draft before
+	if _, first := p.Wrong(n); first != WholePrompt {
+		from = max(from, first)
+	}
+	all := []*Hypothesis{
+		edit(n, "feeds the head the model's state before the last norm", detail{"state": before}, reads(0, norm.In[0])),
+		edit(n, "feeds the head the model's state normed twice", detail{"state": "normed twice"},
+			after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
+				if at == 0 || s.Recycles(e, at) {
+					return nil
+				}
+				y, err := e.Spec(norm).Norm(e, row)
+				copy(row, y)
+				return err
+			})),
+		edit(n, "feeds the head its own state before its norm", detail{"recycled": before}, bare),
+		edit(n, "feeds the head states before their norms, the model's and its own",
+			detail{"state": before, "recycled": before},
+			func(s *reference.Spec) { reads(0, norm.In[0])(s); bare(s) }),
+		edit(n, "feeds the head the state of the row itself, not of the row before", detail{"state": "the row's own"},
+			passes(0)),
+		edit(n, "keeps the states of drafts, where the verified rows of the model have others",
+			detail{"state": "the draft's"}, func(s *reference.Spec) {
+				s.Recycles = func(e *reference.Eval, at int) bool { return at >= from }
+			}),
+	}
+	if !p.Decodes {
+		return slices.DeleteFunc(all, func(h *Hypothesis) bool { return h.Detail["recycled"] != nil })
+	}
+	return all
+}
+
 // normsBehind lists the norm before a half of the layer, or before one of its branches, at work behind it: the half
 // reads the bare stream, and the norm reads the half's value, before or after a norm that is there already.
 func normsBehind(p *Proposer, n *graph.Node) (all []*Hypothesis) {

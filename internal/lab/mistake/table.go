@@ -54,6 +54,11 @@ var listed = []*entry{
 		words: wordings{"": {{"rows": "rest", "tile": 4.0}}, "last": {{"rows": "last"}},
 			"behind": {{"rows": "behind", "tile": 8.0}}}, values: []string{"last", "behind"}, tokens: 9},
 
+	{id: "draft_state", ops: isOp(graph.Conv), forms: otherStates, tokens: 3,
+		words: wordings{"": {{"state": "before the norm"}}, "twice": {{"state": "normed twice"}},
+			"own": {{"recycled": "before the norm"}}, "both": {{"state": "before the norm", "recycled": nil}},
+			"kept": {{"state": "the draft's"}}, "shift": {{"state": "the row's own"}}},
+		values: []string{"twice", "own", "kept", "shift"}},
 	{id: "norm_offset", ops: isOp(graph.RMSNorm), forms: otherOffsets,
 		words: plainly(detail{"offset": 0.0}, detail{"offset": 1.0})},
 	{id: "norm_eps", ops: isOp(graph.RMSNorm, graph.LayerNorm), forms: otherEpsilons,
