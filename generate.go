@@ -175,10 +175,10 @@ const (
 	DraftAuto  Draft = "auto"  // all there are
 	DraftOff   Draft = "off"   // no drafts
 	DraftNgram Draft = "ngram" // the text behind an earlier occurrence of its end, in prompt, answer or Prediction
-	DraftMTP   Draft = "mtp"   // the model's own head for further tokens, if its file has one and it runs on the CPU
+	DraftMTP   Draft = "mtp"   // the model's own head for further tokens, if its file has one
 )
 
-var errNoHead = errors.New("the model has no head that predicts further tokens, or runs on a GPU")
+var errNoHead = errors.New("the model has no head that predicts further tokens")
 
 // guesses reports whether d includes the model's head.
 func (d Draft) guesses() bool { return d == "" || d == DraftAuto || d == DraftMTP }

@@ -138,7 +138,7 @@ func (m *Model) start(ctx context.Context, o Options) (err error) {
 		}
 	}
 	o.Engine.Memory = o.Memory
-	all, notes, err := GraphsFor(ctx, m.Checkpoint, o.Engine.Context, o.Head && o.Numerics.GPU == 0)
+	all, notes, err := GraphsFor(ctx, m.Checkpoint, o.Engine.Context, o.Head)
 	m.Graph, m.Notes, m.Head, o.Engine.Head = all.Model, notes, all.Draft != nil, all.Draft
 	if err != nil {
 		return err

@@ -81,6 +81,7 @@ type seenVariant struct {
 
 	ValueDim int  // elements of a head's values
 	Latent   bool // keys begin with the values
+	Skip     int  // first positions, seen by no row behind
 
 	Capped, Sinks, Chunked, Ahead, Grouped bool // attributes of the node
 
@@ -94,14 +95,14 @@ func spinOf(n int) int { return min(64, n&-n) }
 
 // joinVariant is a form of join.wgsl.
 type joinVariant struct {
-	ValueDim       int
+	ValueDim, Skip int
 	Sinks, Chunked bool
 }
 
 // seenOf returns the form of attention to a store.
 func seenOf(kv *graph.KV, f16 bool) seenVariant {
 	v := seenVariant{F16: f16, Dim: kv.Dim, Chunk: kv.Dim, ValueDim: kv.Values(), Latent: kv.Latent,
-		Chunked: kv.Chunked}
+		Skip: kv.Skip, Chunked: kv.Chunked}
 	for _, n := range []int{32, 16} {
 		if v.Dim%n == 0 && (v.ValueDim%n == 0 || v.ValueDim%16 != 0) {
 			v.Chunk = n
@@ -224,7 +225,7 @@ func (a *attending) addFew(v attentionVariant, numbers params, in []binding, fro
 	if a.split == nil {
 		return
 	}
-	join := joinVariant{v.ValueDim, v.Sinks, v.Chunked}
+	join := joinVariant{v.ValueDim, v.Skip, v.Sinks, v.Chunked}
 	v.Part, v.Sinks = true, false
 	var sinks []binding
 	if join.Sinks {

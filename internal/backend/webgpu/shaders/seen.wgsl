@@ -77,7 +77,7 @@ fn lowest(pos: u32) -> u32 {
 {{- if .Chunked}}
 	return pos - pos % p.window;
 {{- else}}
-	return select(0u, pos + 1u - p.window, p.window > 0u && pos + 1u > p.window);
+	return select({{if .Skip}}min({{.Skip}}u, pos){{else}}0u{{end}}, pos + 1u - p.window, p.window > 0u && pos + 1u > p.window);
 {{- end}}
 }
 {{end}}
