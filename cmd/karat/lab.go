@@ -217,7 +217,8 @@ func writeCauses(x *call) error {
 var hooks embed.FS
 
 // hookFiles are the printed files by their engine.
-var hookFiles = map[string]string{"torch": "hooks/pytorch.py", "llama.cpp": "hooks/llamacpp.cpp", "head": "hooks/head.py"}
+var hookFiles = map[string]string{"torch": "hooks/pytorch.py", "llama.cpp": "hooks/llamacpp.cpp", "mlx": "hooks/mlx.py",
+	"head": "hooks/head.py"}
 
 func newHookCommand() *cobra.Command {
 	var engine string
@@ -225,7 +226,7 @@ func newHookCommand() *cobra.Command {
 	c := define("lab hook", func(x *call) error {
 		file, ok := hookFiles[engine]
 		if !ok {
-			return usagef("--print %q: want torch, llama.cpp or head", engine)
+			return usagef("--print %q: want torch, llama.cpp, mlx or head", engine)
 		}
 		text, err := hooks.ReadFile(file)
 		if err != nil {

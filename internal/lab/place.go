@@ -252,6 +252,16 @@ var short = map[string]string{
 	"down":   "ffn_down",
 	"router": "ffn_gate_inp", "moe_mix": "ffn_experts", "post_ffn_norm": "post_ffw_norm", "l_out": "out",
 	"embed_scaled": "token_embd", "final_norm": "output_norm", "logits_raw": "output",
+	"hook_embed": "token_embd", "ln_final": "output_norm", // TransformerLens's
+}
+
+// lens are the nodes of TransformerLens's hooks in a block, of a model loaded without folding weights.
+var lens = map[string]string{
+	"hook_resid_pre": "attn_norm<", "hook_resid_mid": "ffn_norm<", "hook_resid_post": "out",
+	"hook_attn_out": "attn_output", "hook_mlp_out": "ffn_down", "ln1.hook_normalized": "attn_norm",
+	"ln2.hook_normalized": "ffn_norm", "attn.hook_q": "attn_q", "attn.hook_k": "attn_k", "attn.hook_v": "attn_v",
+	"attn.hook_rot_q": "attn_q_rope", "attn.hook_rot_k": "attn_k_rope", "attn.hook_z": "attn_output<",
+	"mlp.hook_pre": "ffn_gate", "mlp.hook_pre_linear": "ffn_up", "mlp.hook_post": "ffn_down<",
 }
 
 // karat finds a node by its own name, by PyTorch's name, or by a short name with .LAYER behind.
@@ -261,6 +271,10 @@ func (l *placer) karat(name string) spot {
 	}
 	base, number, _ := strings.Cut(name, ".")
 	at := short[base]
+	if base == "blocks" {
+		number, base, _ = strings.Cut(number, ".")
+		at = lens[base]
+	}
 	if layer, err := strconv.Atoi(number); err == nil && at != "" {
 		n := l.node(layer, at)
 		if n != nil && l.byName[n.Name+".bias"] != nil {

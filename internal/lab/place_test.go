@@ -418,3 +418,29 @@ func FuzzPlace(f *testing.F) {
 		}
 	})
 }
+
+// TestPlaceLens: TransformerLens's hooks have their places, with a batch and heads apart.
+func TestPlaceLens(t *testing.T) {
+	g := loadGraph(t, golden.Model(t, "tiny-llama"))
+	p := &Prompt{IDs: []int32{1, 2, 3}, Taps: map[string]*tensor.Tensor{}}
+	want := map[string]*graph.Node{"hook_embed": g.Node("token_embd"), "ln_final.hook_normalized": g.Node("output_norm")}
+	l := newPlacer(g, p)
+	for hook, at := range lens {
+		want["blocks.1."+hook] = l.node(1, at)
+	}
+	for name, n := range want {
+		if n == nil {
+			t.Fatalf("%s: the model lacks it", name)
+		}
+		p.Taps[name] = newF32(make([]float32, 3*n.Shape.Size()), append([]int{1, 3}, n.Shape...)...)
+	}
+	x, err := Place(g, NamesAuto, p)
+	if err != nil || len(x.Taps) != len(want) {
+		t.Fatalf("%d of %d have places: %v, %v", len(x.Taps), len(want), x.Unplaced, err)
+	}
+	for _, tap := range x.Taps {
+		if tap.Node != want[tap.Name] {
+			t.Errorf("%s is at %s, want %s", tap.Name, tap.Node.Name, want[tap.Name].Name)
+		}
+	}
+}

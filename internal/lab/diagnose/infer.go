@@ -39,6 +39,9 @@ func (r classifier) infer() (class, error) {
 		return c, err
 	}
 	fine, err := r.isExact(c)
+	if fine && err == nil {
+		fine, err = r.areExact(c)
+	}
 	if !fine && err == nil {
 		c.activations = "f32"
 		if c.kv == "f64" {
@@ -323,6 +326,27 @@ func (r classifier) isExact(c class) (bool, error) {
 		all = clear
 	}
 	return r.lieWithin(1, all, simulate(r.m.dump, class{}, nil, c.center(), arms).addStored(c))
+}
+
+// areExact reports whether no product has float32's rounding, among others of float64's: NumPy mixes both.
+func (r classifier) areExact(c class) (bool, error) {
+	as := func(c class) *measurement {
+		return r.m.withEngine(simulate(r.m.dump, c, nil, c.center(), c.arms()).addStored(c))
+	}
+	exact, single := as(c), as(class{"f32", c.kv, c.gelu})
+	for _, eq := range r.products() {
+		errors, err := exact.measure(eq, nil, nil, r.m.sites(eq), nil)
+		if err == nil && worst(errors).ratio() > excess {
+			errors, err = single.measure(eq, nil, nil, sitesOf(errors), nil)
+			if err == nil && worst(errors).ratio() <= excess {
+				return false, nil
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // hides reports whether c rounds keys and values or GELU to 16 bits in an equation.
