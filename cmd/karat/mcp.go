@@ -84,7 +84,8 @@ var labTools = []labTool{
 		[]string{"expect", "--json"}, []labParam{modelParam, dumpParam,
 			{"tap", "string", "tap", true, "name of the value: PyTorch's, llama.cpp's or the graph's"},
 			{"prompt", "integer", "prompt", false, "index of the prompt"},
-			{"position", "integer", "position", false, "position; without it the worst of each prompt"}, headParam}, ""},
+			{"position", "integer", "position", false, "position; without it the worst of each prompt"},
+			headParam}, ""},
 	{"compare", "Measure how far a record is from a golden one.",
 		[]string{"compare", "--json"}, []labParam{
 			{"golden", "string", "", true, "path of the golden record"},

@@ -86,7 +86,8 @@ func (d *Decoder) Whole(g graph.Builder) *graph.Node {
 
 // before records the rows before those of x.
 func (d *Decoder) before(g graph.Builder, x *graph.Node) *graph.Node {
-	return g.Name(g.Conv(&graph.Weight{Tensor: previous(d.Hidden), GGUF: "nextn_previous"}, nil, x, 2), "nextn_previous", "")
+	w := &graph.Weight{Tensor: previous(d.Hidden), GGUF: "nextn_previous"}
+	return g.Name(g.Conv(w, nil, x, 2), w.GGUF, "")
 }
 
 // head records the head's layer behind embeddings and states.

@@ -423,7 +423,8 @@ func FuzzPlace(f *testing.F) {
 func TestPlaceLens(t *testing.T) {
 	g := loadGraph(t, golden.Model(t, "tiny-llama"))
 	p := &Prompt{IDs: []int32{1, 2, 3}, Taps: map[string]*tensor.Tensor{}}
-	want := map[string]*graph.Node{"hook_embed": g.Node("token_embd"), "ln_final.hook_normalized": g.Node("output_norm")}
+	want := map[string]*graph.Node{"hook_embed": g.Node("token_embd"),
+		"ln_final.hook_normalized": g.Node("output_norm")}
 	l := newPlacer(g, p)
 	for hook, at := range lens {
 		want["blocks.1."+hook] = l.node(1, at)

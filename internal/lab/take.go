@@ -34,7 +34,8 @@ type Recorder struct {
 // NewRecorder compiles g on b for prompts of at most context tokens, and records the last keep positions. The
 // preparation of weights ends with ctx.
 func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context, keep int) (*Recorder, error) {
-	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{}, behind: map[*graph.Node]bool{}}
+	r := &Recorder{g: g, keep: keep, hidden: hiddenStates(g), inputs: map[*graph.Node]bool{},
+		behind: map[*graph.Node]bool{}}
 	if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == graph.Pool }) {
 		r.keep, r.pooled = 1, true
 	}

@@ -113,7 +113,8 @@ func TestHeads(t *testing.T) {
 					s := m.NewSession()
 					defer s.Close()
 					var text strings.Builder
-					for x, err := range s.Generate(t.Context(), strings.Repeat("a b ", 30), karat.GenerateOptions{MaxTokens: 24}) {
+					o := karat.GenerateOptions{MaxTokens: 24}
+					for x, err := range s.Generate(t.Context(), strings.Repeat("a b ", 30), o) {
 						if err != nil {
 							t.Fatal(err)
 						}

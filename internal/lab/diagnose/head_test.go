@@ -2,7 +2,6 @@ package diagnose_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -74,11 +73,7 @@ func TestHeads(t *testing.T) {
 					}
 					return
 				}
-				if len(d.Findings) != 1 || d.Findings[0].Cause != c.cause || !slices.Equal(d.Findings[0].Layers, c.layers) {
-					t.Error(say(d))
-				} else {
-					t.Log(d.Findings[0].Computed)
-				}
+				named(t, d, map[string][]int{c.cause: c.layers})
 			})
 		}
 	}
