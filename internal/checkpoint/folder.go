@@ -1,10 +1,12 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,7 +134,29 @@ func (c *Checkpoint) openTensors(config []byte) error {
 	if err := errors.Join(c.join(), renameParts(&c.weights), readMLX(&c.weights)); err != nil {
 		return err
 	}
-	return errors.Join(c.unweave(), c.matchParts())
+	return errors.Join(c.unweave(), c.matchParts(), takeNumbers(&c.weights))
+}
+
+// takeNumbers makes settings of tensors with a number of each layer.
+func takeNumbers(c *weights) error {
+	for key, number := range c.Family.Numbers {
+		var list []any
+		for i := range c.Values.Int("num_hidden_layers") {
+			name := fmt.Sprintf("model.layers.%d.%s", i, number.End)
+			t, ok := c.set.ByName[name]
+			if !ok || t.Shape.Size() != 1 {
+				return fmt.Errorf("%s: tensor %s is no number, or missing", c.Path, name)
+			}
+			t, err := mapValues(t, func(x float32) float32 { return x })
+			if err != nil {
+				return fmt.Errorf("%s: tensor %s: %w", c.Path, name, err)
+			}
+			c.set.Drop(name)
+			list = append(list, float64(math.Float32frombits(binary.LittleEndian.Uint32(t.Data))))
+		}
+		c.Values[key] = list
+	}
+	return nil
 }
 
 // countNextLayers counts the layers behind the last, where config.json says that they predict further tokens.

@@ -133,6 +133,18 @@ func (c *converter) folderJobs(m *checkpoint.Checkpoint, weights []*graph.Weight
 			jobs = append(jobs, part)
 		}
 	}
+	for key, number := range m.Family.Numbers {
+		for i, x := range m.Values.List(key) {
+			v, _ := x.(float64)
+			in := vector(fmt.Sprintf("model.layers.%d.%s", i, number.End), []float32{float32(v)})
+			out := in
+			out.Shape, out.DType, out.Data = number.Shape, to, nil
+			if all, err := isLossless(to, in, checkpoint.Habit{}); err != nil || !all {
+				out.DType = tensor.F32
+			}
+			jobs = append(jobs, job{in: in, out: out})
+		}
+	}
 	return jobs, nil
 }
 

@@ -41,10 +41,12 @@ type Family struct {
 	Spelling map[string][]string // config.json's names of settings, where not canonical; the first is written
 	Without  []string            // settings absent here that other families must have
 
-	Keys   []Key             // additional keys of GGUF, in the order of converters
-	Held   map[string]string // settings that are true if the file holds the tensor, or .NAME in a layer
-	Habits []Habit           // converters' changes to tensors on the way to GGUF
-	Bare   []string          // ends of names of tensors, in either format, without .weight
+	Keys    []Key               // additional keys of GGUF, in the order of converters
+	Held    map[string]string   // settings that are true if the file holds the tensor, or .NAME in a layer
+	Habits  []Habit             // converters' changes to tensors on the way to GGUF
+	Numbers map[string]PerLayer // by GGUF's key: settings that list a number of each layer
+
+	Bare []string // ends of names of tensors, in either format, without .weight
 
 	// Ahead has the names, in a folder, of the modules of a layer behind the last, where no layer has them: mtp.fc for
 	// eh_proj. The layer's other modules are in Ahead[""].
@@ -217,6 +219,13 @@ type Tiled struct {
 	Groups, Heads string
 	Size          string // rows or columns of a head; "" for 1
 	Columns       bool   // the model has GGUF's order, since blocks of columns cannot be exchanged
+}
+
+// PerLayer is a number of a layer, a tensor in config.json's format, by the end of its name in a layer. In GGUF a key
+// without the architecture's prefix has the numbers of all layers.
+type PerLayer struct {
+	End   string
+	Shape []int
 }
 
 // Fused describes a projection to queries, keys and values: in config.json's format each group has its heads of

@@ -230,6 +230,7 @@ const (
 	ReLUSquared                   // max(x, 0)²
 	Sigmoid                       // 1/(1 + e^-x)
 	Tanh
+	ExpLess // 0 for positive x, else e^min(x, -1e-6) - 1 - x: a part of xIELU
 	numActivations
 )
 
@@ -243,7 +244,7 @@ func Activations() []Activation {
 }
 
 func (a Activation) String() string {
-	return [numActivations]string{"silu", "gelu_tanh", "gelu_erf", "relu_squared", "sigmoid", "tanh"}[a]
+	return [numActivations]string{"silu", "gelu_tanh", "gelu_erf", "relu_squared", "sigmoid", "tanh", "exp_less"}[a]
 }
 
 // UnmarshalText knows Hugging Face's names of the activations (ACT2CLS in transformers/activations.py).

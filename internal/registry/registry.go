@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/arch/afmoe"
+	"github.com/karat-run/karat/internal/arch/apertus"
 	"github.com/karat-run/karat/internal/arch/arcee"
 	"github.com/karat-run/karat/internal/arch/bert"
 	"github.com/karat-run/karat/internal/arch/cohere2"
@@ -108,6 +109,7 @@ var Families = []*family.Family{
 	&exaonemoe.Family,
 	&hunyuanmoe.Family,
 	&ernie45moe.Family,
+	&apertus.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

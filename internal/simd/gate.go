@@ -10,6 +10,7 @@ const (
 	SquareCurve               // square
 	SigmoidCurve              // Sigmoid
 	TanhCurve                 // Tanh: Softcap with c = 1
+	ExpLessCurve              // expLess
 )
 
 // Apply sets dst[i] to c of x[i]. dst may be x.
@@ -27,6 +28,8 @@ func (c Curve) Apply(dst, x []float32) {
 		Sigmoid(dst, x)
 	case TanhCurve:
 		Softcap(dst, x, 1)
+	case ExpLessCurve:
+		expLess(dst, x)
 	}
 }
 
@@ -91,6 +94,38 @@ func square(dst, x []float32) {
 		dst[i] = float32(v * v)
 	}
 }
+
+// expLess sets dst[i], x being x[i], to
+//
+//	0 for x > 0
+//	(e^-1e-6 - 1) - x for x > -1e-6
+//	x*x*p for x > -1, p being expLessQ's polynomial of x by Horner's rule, each step rounded
+//	(Exp(x) - 1) - x for others, NaN for NaN
+//
+// dst may be x.
+func expLess(dst, x []float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		switch {
+		case v > 0:
+			dst[i] = 0
+		case v > -1e-6:
+			dst[i] = -9.999995e-7 - v
+		case v > -1:
+			p := float32(0)
+			for _, q := range expLessQ {
+				p = float32(p*v) + q
+			}
+			dst[i] = float32(float32(v*v) * p)
+		default:
+			dst[i] = Exp(v) - 1 - v
+		}
+	}
+}
+
+// expLessQ are 1/n! from n = 11 down to 2.
+var expLessQ = [...]float32{1. / 39916800, 1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720, 1. / 120,
+	1. / 24, 1. / 6, 1. / 2}
 
 // geluErf sets dst[i] to the Gaussian error linear unit x/2*(1 + erf(x/√2)) (Hendrycks and Gimpel 2016,
 // arXiv:1606.08415). With a = |x|:

@@ -46,7 +46,8 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 // curves are the activations.
 var curves = map[graph.Activation]simd.Curve{graph.SiLU: simd.SiluCurve, graph.GELUTanh: simd.GeluCurve,
 	graph.GELUErf:     simd.GeluErfCurve,
-	graph.ReLUSquared: simd.SquareCurve, graph.Sigmoid: simd.SigmoidCurve, graph.Tanh: simd.TanhCurve}
+	graph.ReLUSquared: simd.SquareCurve, graph.Sigmoid: simd.SigmoidCurve, graph.Tanh: simd.TanhCurve,
+	graph.ExpLess: simd.ExpLessCurve}
 
 // gluKernel returns act(x)·y, for a GLU or Experts node.
 func gluKernel(n *graph.Node) rowFunc {

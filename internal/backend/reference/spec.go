@@ -165,12 +165,22 @@ func Activation(a graph.Activation) func(float64) float64 {
 		return Sigmoid
 	case graph.Tanh:
 		return math.Tanh
+	case graph.ExpLess:
+		return ExpLess
 	}
 	return GELUTanh
 }
 
 // Sigmoid returns 1/(1 + e^-x).
 func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// ExpLess returns e^x - 1 - x of a negative x, else 0. (xIELU: Huang and Schlag 2024, arXiv:2411.13010)
+func ExpLess(x float64) float64 {
+	if x > 0 {
+		return 0
+	}
+	return math.Expm1(min(x, -1e-6)) - x
+}
 
 // ReLUSquared returns the square of the positive part.
 func ReLUSquared(x float64) float64 { return max(x, 0) * max(x, 0) }

@@ -11,7 +11,8 @@ import (
 // activation is the WGSL of an activation of %s.
 var activation = map[graph.Activation]string{graph.SiLU: "silu(%s)", graph.GELUTanh: "gelu_tanh(%s)",
 	graph.GELUErf:     "gelu_erf(%s)",
-	graph.ReLUSquared: "relu_squared(%s)", graph.Sigmoid: "sigmoid(%s)", graph.Tanh: "tanh_f(%s)"}
+	graph.ReLUSquared: "relu_squared(%s)", graph.Sigmoid: "sigmoid(%s)", graph.Tanh: "tanh_f(%s)",
+	graph.ExpLess: "exp_less(%s)"}
 
 // activated returns the WGSL of attr's activation of a: act(alpha·min(a, limit))/alpha. A NaN stays NaN, which WGSL's
 // min does not promise.

@@ -141,12 +141,32 @@ func (r *reader) readFamilyKeys() {
 			r.readProduct(k, n)
 		}
 	}
+	for key := range r.Family.Numbers {
+		readPerLayer(r, key)
+	}
 	if r.Family.FromGGUF != nil {
 		r.Family.FromGGUF(r.Values, &family.File{Tensors: func(name string) (any, bool) {
 			_, ok := r.set.ByName[name]
 			return settings.Rows(r.set, name), ok
 		}})
 	}
+}
+
+// readPerLayer reads a number of each layer, or one of all.
+func readPerLayer(r *reader, key string) {
+	v, ok := r.metadata.Lookup(key)
+	x, err := v.Any()
+	list, numeric := numbers(x)
+	layers := r.Values.Int("num_hidden_layers")
+	if !ok || err != nil || !numeric || len(list) != 1 && len(list) != layers || layers > family.MaxLayers {
+		r.errs = append(r.errs, fmt.Errorf("key %s: expected a number of each of the %d layers", key, layers))
+		return
+	}
+	var all []any
+	for i := range layers {
+		all = append(all, list[min(i, len(list)-1)])
+	}
+	r.Values[key] = all
 }
 
 // readSections reads three numbers, and a fourth, 0.

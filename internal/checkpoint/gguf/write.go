@@ -62,6 +62,14 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 	for _, k := range c.Family.Keys {
 		w.writeFamilyKey(k, dim)
 	}
+	for _, key := range slices.Sorted(maps.Keys(c.Family.Numbers)) {
+		var list []float32
+		for _, x := range c.Values.List(key) {
+			v, _ := x.(float64)
+			list = append(list, float32(v))
+		}
+		w.out = append(w.out, file.KeyValue{Key: key, Value: list})
+	}
 	return w.out, factors, errors.Join(w.errs...)
 }
 
@@ -77,7 +85,7 @@ var latentSizes = settings.Words(`qk_nope_head_dim qk_rope_head_dim v_head_dim`)
 func (w *writer) isWritten(key string) bool {
 	f := w.Family
 	return keys[key] != "" || moreKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
-		f.Held[key] != "" || f.Latent() && latentSizes[key]
+		f.Held[key] != "" || f.Numbers[key].End != "" || f.Latent() && latentSizes[key]
 }
 
 // refuse reports the settings without a key.

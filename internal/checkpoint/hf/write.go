@@ -44,6 +44,9 @@ func Config(c *settings.Model, dtype string) (map[string]any, error) {
 	case family.FromLayer:
 		config["use_sliding_window"] = false
 	}
+	for key := range c.Family.Numbers {
+		delete(config, key)
+	}
 	if n := c.Padding(); n > 0 {
 		config["max_position_embeddings"] = c.Values.Int("max_position_embeddings") + n
 	}

@@ -19,6 +19,7 @@ var activations = []struct {
 	{"gelu_quick", func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) }},
 	{"relu", func(x float64) float64 { return max(x, 0) }},
 	{"relu_squared", reference.ReLUSquared},
+	{"exp_less", reference.ExpLess},
 	{"sigmoid", reference.Sigmoid},
 	{"tanh", math.Tanh},
 	{"identity", func(x float64) float64 { return x }},

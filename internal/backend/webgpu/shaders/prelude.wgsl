@@ -54,6 +54,28 @@ fn tanh_f(x: f32) -> f32 {
 	return select(t, -t, x < 0.0);
 }
 
+// exp_less is e^min(x, -1e-6) - 1 - x, and 0 for positive x.
+fn exp_less(x: f32) -> f32 {
+	if (x > 0.0) {
+		return 0.0;
+	}
+	if (x > -1e-6) {
+		return -9.999995e-7 - x;
+	}
+	if (x > -1.0) {
+		var p = fma(2.5052108e-8, x, 2.7557319e-7);
+		p = fma(p, x, 2.7557319e-6);
+		p = fma(p, x, 2.4801587e-5);
+		p = fma(p, x, 1.9841270e-4);
+		p = fma(p, x, 1.3888889e-3);
+		p = fma(p, x, 8.3333333e-3);
+		p = fma(p, x, 4.1666667e-2);
+		p = fma(p, x, 1.6666667e-1);
+		return x * x * fma(p, x, 0.5);
+	}
+	return exp_f(x) - 1.0 - x;
+}
+
 fn silu(x: f32) -> f32 {
 	return x / (1.0 + exp_f(-x));
 }

@@ -1,0 +1,124 @@
+// Package apertus is the Apertus decoder.
+//
+// Differences from Llama: the MLP has no gate, and xIELU, whose two numbers are learned in each layer; norms of each
+// head of queries and keys.
+//
+// Source: transformers, models/apertus/modeling_apertus.py; Apertus Team 2025, arXiv:2509.14233; Huang and Schlag
+// 2024, arXiv:2411.13010. published.json has the values of transformers' ApertusConfig, and the sizes of Apertus-8B.
+package apertus
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize        int       `json:"vocab_size"`
+	HiddenSize       int       `json:"hidden_size"`
+	IntermediateSize int       `json:"intermediate_size"`
+	NumLayers        int       `json:"num_hidden_layers"`
+	NumHeads         int       `json:"num_attention_heads"`
+	NumKVHeads       int       `json:"num_key_value_heads"`
+	HeadDim          int       `json:"head_dim"`
+	RMSNormEps       float32   `json:"rms_norm_eps"`
+	Tied             bool      `json:"tie_word_embeddings"`
+	AlphaP           []float64 `json:"xielu.alpha_p"` // of each layer, as the files have it, behind softplus
+	AlphaN           []float64 `json:"xielu.alpha_n"`
+	Beta             []float64 `json:"xielu.beta"`
+	Eps              []float64 `json:"xielu.eps"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"attention_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"feedforward_layernorm"`
+	MLP      MLP           `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention over normed queries and keys.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// MLP is the feed-forward part, without a gate.
+type MLP struct {
+	Up   *graph.Weight `gguf:"ffn_up" hf:"up_proj"`
+	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	for _, list := range [][]float64{c.AlphaP, c.AlphaN, c.Beta, c.Eps} {
+		if len(list) != c.NumLayers {
+			return nil, fmt.Errorf("%d numbers of xIELU for %d layers", len(list), c.NumLayers)
+		}
+	}
+	for _, eps := range c.Eps {
+		if math.Abs(eps+1e-6) > 1e-8 {
+			return nil, fmt.Errorf("xielu.eps %v, only -1e-6 is supported", eps)
+		}
+	}
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m, i)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model, i int) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := g.Linear(l.MLP.Up, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.IntermediateSize)
+	x = g.Linear(l.MLP.Down, m.activate(g, x, i), m.HiddenSize)
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+// activate records xIELU as a sum: p·max(x, 0)² + n·(e^x - 1 - x, of a negative x) + beta·x.
+func (m *Model) activate(g graph.Builder, x *graph.Node, i int) *graph.Node {
+	p, n := softplus(m.AlphaP[i]), m.Beta[i]+softplus(m.AlphaN[i])
+	y := g.Add(g.Scale(g.Act(graph.ReLUSquared, x), p), g.Scale(g.Act(graph.ExpLess, x), n))
+	return g.Name(g.Add(y, g.Scale(x, m.Beta[i])), "ffn_act", "mlp.act_fn.out")
+}
+
+func softplus(x float64) float64 { return rope.Ln(1 + rope.Exp(x)) }
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs)  //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs)  //
+	g.StoreKV(kv, k, v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
