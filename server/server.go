@@ -9,9 +9,9 @@
 // beside others, streamed or not. docs/serving.md lists the routes.
 //
 // Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, anthropic.go,
-// ollama.go, ollama_request.go, models.go, tokens.go, embeddings.go, batches.go, store.go; health.go; common to the
+// embeddings.go, ollama.go, ollama_request.go, models.go, tokens.go, batches.go, store.go; health.go; common to the
 // APIs: openai.go, pictures.go, fetch.go, turn.go (conversations), tools.go, metrics.go, request.go (the request
-// inside, and its answers), grammar.go; exchange.go (a request on its way); pool.go (models); rights and bounds of
+// inside, and its answers); exchange.go (a request on its way), grammar.go; pool.go (models); rights and bounds of
 // callers: guard.go, keys.go, body.go; fields.go (JSON of requests), json.go, problem.go.
 package server
 

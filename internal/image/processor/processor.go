@@ -2,7 +2,7 @@
 // resizing, tiles, values and patches.
 //
 // Files in reading order: processor.go (Read), a file for each rule: area.go, square.go, budget.go, tiles.go,
-// side.go, grid.go; then settings.go and values.go.
+// side.go, grid.go; then values.go and settings.go.
 package processor
 
 import (
