@@ -56,7 +56,8 @@ func Join(dst []byte, x *Acts, rows int) {
 // offset are multiplied.
 func AddRows(acc []float32, data []byte, panel int, s *Stored, joined []byte, rows int) {
 	panels, chunks := len(acc)/PanelRows/rows, len(joined)/joinedStep(rows)*joinColumns/StoredColumns
-	if tier < amx || s.Codes == Codes42 || s.Shared > 0 || s.Brain || rows < 2 || rows > FewRows || panels == 0 || chunks == 0 {
+	if tier < amx || s.Codes == Codes42 || s.Shared > 0 || s.Brain || rows < 2 || rows > FewRows || panels == 0 ||
+		chunks == 0 {
 		addRowsGeneric(acc, data, panel, s, joined, rows)
 		return
 	}
