@@ -66,6 +66,8 @@ func TestNamed(t *testing.T) {
 		{"tiny-qwen2", "", "weight_permuted:attn_q@1", map[string][]int{"weight_permuted": {1}}, false},
 		{"tiny-qwen3", "", "weight_wrong_layer:ffn_norm@2", map[string][]int{"weight_wrong_layer": {2}}, false},
 		{"tiny-qwen3", "", "mask@1", map[string][]int{"mask": {1}}, false},
+		{"tiny-gemma3", "activations=f32", "mask@sliding; attention_scale@full", map[string][]int{"mask": {0, 1, 3, 4}, "attention_scale": {2, 5}}, false},
+		{"tiny-qwen3", "activations=f32", "norm_width:attn_q_norm@all; rows_missing:ffn_up=last@1", map[string][]int{"norm_width": {0, 1, 2, 3}, "rows_missing": {1}}, true},
 		{"tiny-gemma4", "", "mask=none@shared", map[string][]int{"mask": {4, 5, 6, 7}}, false},
 		{"tiny-llama", "", "rope_theta:attn_k_rope@all", map[string][]int{"rope_theta": {0, 1, 2, 3}}, false},
 		{"tiny-llama", "", "norm_extra:attn_k_rope@1; norm_extra:out@2", map[string][]int{"norm_extra": {1, 2}}, true},

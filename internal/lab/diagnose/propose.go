@@ -25,7 +25,7 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong,
 		Prefilled: r.steps.prefilled,
 		Tapped:    func(n *graph.Node) bool { return m.dump.taps[n] != "" },
-		Zeros:     func(n *graph.Node) bool { return n == eq.target && r.zeros(eq) },
+		Lacks:     func(n *graph.Node) bool { return r.lacksRows(n, eq) },
 	}}
 	for _, p := range m.dump.prompts {
 		if p.tapped {
@@ -36,12 +36,21 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 	return r
 }
 
-// zeros reports whether rows of eq's target are zeros alone, and wrong.
-func (r *proposer) zeros(eq *equation) bool {
-	return slices.ContainsFunc(eq.errors, func(x rowError) bool {
-		return x.ratio() > excess && !slices.ContainsFunc(r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row}),
-			func(v float64) bool { return v != 0 })
-	})
+// lacksRows reports whether wrong rows of eq's target, the value of n or n's sum with a bias, are zeros or alike.
+func (r *proposer) lacksRows(n *graph.Node, eq *equation) bool {
+	if n != eq.target && (len(eq.target.W) == 0 || eq.target.Op != graph.Add || eq.target.In[0] != n) {
+		return false
+	}
+	var last []float64
+	for _, x := range eq.errors {
+		got := r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row})
+		if x.ratio() > excess && (isGone(got) || slices.Equal(got, last)) {
+			return true
+		} else if x.ratio() > excess {
+			last = got
+		}
+	}
+	return false
 }
 
 // lostLogits returns how many logits lie in front of the last ones, if an engine's last are always 0; else 0.

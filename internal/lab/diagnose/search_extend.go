@@ -9,7 +9,8 @@ import (
 // extend looks for accepted causes in layers where a cause leaves the equations within their floors: a norm's
 // epsilon may show in a single layer of many. There the engine's error is projected on the change the cause
 // makes: 1 means that the layer has the cause, 0 means that the layer lacks the cause. If rounding hides even that,
-// extend accepts nothing.
+// extend accepts nothing. Where the equation does not hold, the cause has to take nearly all of the error away: a sum
+// of the stream and anything wrong lies as far from the right sum as the stream alone points.
 func (r *search) extend() error {
 	for _, h := range slices.Clone(r.accepted) {
 		if h.Cause == "unknown" || h.Node.Layer < 0 {
@@ -47,7 +48,7 @@ func extendTo(r *search, h *hypothesis, x *graph.Node) error {
 		return err
 	}
 	p, err := project(r.m, eq, nil, twin, eq.errors)
-	if err != nil || !p.isThere() {
+	if err != nil || !p.isThere() || eq.isFlagged() && p.remainder() > nearly {
 		return nil // a hypothesis that cannot be computed there is not there
 	}
 	r.show(twin).eqs = []*equation{eq}

@@ -26,7 +26,7 @@ type Dump struct {
 	Size      func(n *graph.Node) int                 // the same, the likeliest
 	Wrong     func(n *graph.Node) (before, first int) // attention's first wrong position, and the last before
 	Prefilled func(e *reference.Eval) int             // tokens of a prompt in front of decoded tokens
-	Zeros     func(n *graph.Node) bool                // whether rows of n that are wrong have zeros alone
+	Lacks     func(n *graph.Node) bool                // whether wrong rows of n are zeros, or alike
 }
 
 // WholePrompt is the size of a step over all of a prompt.

@@ -158,7 +158,7 @@ func lostWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 // lostRows lists rows that an operation does not compute: a step's last one, the rows of a step behind its last full
 // tile, and the rows behind its first tile.
 func lostRows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
-	if !p.Zeros(n) {
+	if !p.Lacks(n) {
 		return nil
 	}
 	lost := func(computed string, d detail, isLost func(i, count int) bool) {
