@@ -6,6 +6,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/matrix"
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
@@ -36,21 +37,23 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 	return r
 }
 
-// lacksRows reports whether wrong rows of eq's target, the value of n or n's sum with a bias, are zeros or alike.
+// lacksRows reports whether wrong rows of eq's target are as rows of n that are zeros make them: zeros, or a bias.
 func (r *proposer) lacksRows(n *graph.Node, eq *equation) bool {
-	if n != eq.target && (len(eq.target.W) == 0 || eq.target.Op != graph.Add || eq.target.In[0] != n) {
+	x := eq.target
+	for x != n && len(x.In) == 1 && slices.Contains([]graph.Op{graph.View, graph.Mul, graph.Add}, x.Op) {
+		x = x.In[0]
+	}
+	if x != n {
 		return false
 	}
-	var last []float64
-	for _, x := range eq.errors {
-		got := r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row})
-		if x.ratio() > excess && (isGone(got) || slices.Equal(got, last)) {
-			return true
-		} else if x.ratio() > excess {
-			last = got
-		}
+	var bias []float64
+	if eq.target.Op == graph.Add && len(eq.target.W) > 0 {
+		bias, _ = reference.Vector(eq.target.W[0])
 	}
-	return false
+	return slices.ContainsFunc(eq.errors, func(x rowError) bool {
+		got := r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row})
+		return x.ratio() > excess && (isGone(got) || len(bias) == len(got) && lab.RelativeL2(bias, got) < float32Step)
+	})
 }
 
 // lostLogits returns how many logits lie in front of the last ones, if an engine's last are always 0; else 0.
