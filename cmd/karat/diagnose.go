@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/lab"
@@ -20,13 +23,14 @@ type diagnoseFlags struct {
 	names                choice
 	golden, file, report string
 	json, brief, head    bool
+	projector            string
 }
 
 func newDiagnoseCommand() *cobra.Command {
 	f := diagnoseFlags{names: newNames()}
 	c := define("lab diagnose", f.run)
 	c.flags("names", &f.names, "golden", file(&f.golden), "json-file", file(&f.file), "report", file(&f.report),
-		"draft-head", &f.head, "brief", &f.brief, "json", &f.json)
+		"draft-head", &f.head, "brief", &f.brief, "json", &f.json, "mmproj", file(&f.projector))
 	c.takesModel()
 	return c.Command
 }
@@ -118,7 +122,7 @@ func layout(terminal bool) reports.Terminal {
 
 func (f *diagnoseFlags) diagnose(x *call, path, dump string) (d *diagnose.Diagnosis, err error) {
 	x.head = f.head
-	err = withDump(x, path, dump, f.golden, func(o diagnose.Options, m *model.Files) error {
+	err = withDump(x, path, dump, f.golden, f.projector, func(o diagnose.Options, m *model.Files) error {
 		o.Names = f.names.value
 		if d, err = diagnose.Run(x.ctx, o); err != nil {
 			return err
@@ -131,7 +135,7 @@ func (f *diagnoseFlags) diagnose(x *call, path, dump string) (d *diagnose.Diagno
 }
 
 // withDump opens a dump, a golden record if there is one, and MODEL, which the dump's engine ran, and calls do.
-func withDump(x *call, path, dump, golden string, do func(diagnose.Options, *model.Files) error) error {
+func withDump(x *call, path, dump, golden, projector string, do func(diagnose.Options, *model.Files) error) error {
 	o := diagnose.Options{Model: path}
 	var err error
 	if o.Dump, err = lab.ReadDump(dump); err != nil {
@@ -146,16 +150,20 @@ func withDump(x *call, path, dump, golden string, do func(diagnose.Options, *mod
 		defer o.Golden.Close()
 		prompts = append(prompts[:len(prompts):len(prompts)], o.Golden.Prompts...)
 	}
-	m, err := x.openFiles(path, lab.Longest(prompts))
+	m, err := x.openFiles(path, projector, lab.Longest(prompts))
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	var eye *lab.Eye
 	if m.Checkpoint.Tower != nil {
-		if eye, err = openEye(m.Checkpoint, m.Tokenizer, reference.Backend{}, filepath.Dir(dump)); err != nil {
+		if eye, err = lab.OpenEye(m.Checkpoint, m.Tokenizer, reference.Backend{}, filepath.Dir(dump)); err != nil {
 			return err
 		}
+	}
+	if slices.ContainsFunc(prompts, func(p *lab.Prompt) bool { return len(p.Pictures) > 0 }) && eye == nil {
+		return fmt.Errorf("the dump has pictures: %w; --mmproj names the file for pictures of a GGUF model",
+			karat.ErrBlind)
 	}
 	s := stages{progress: newProgress(x.log, "")}
 	defer func() { s.end() }()

@@ -80,7 +80,7 @@ func newEvalCommand() *cobra.Command {
 // the user.
 func (x *call) openModel(path string, tokens int) *eval.Model {
 	sayDemo(path, x.log)
-	m := must(x.openFiles(path, tokens))
+	m := must(x.openFiles(path, "", tokens))
 	for _, n := range m.Notes {
 		x.note(n)
 	}

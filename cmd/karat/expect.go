@@ -21,6 +21,7 @@ import (
 type expectFlags struct {
 	names            choice
 	tap, out         string
+	projector        string
 	prompt, position int
 	json, head       bool
 }
@@ -28,7 +29,7 @@ type expectFlags struct {
 func newExpectCommand() *cobra.Command {
 	f := expectFlags{names: newNames(), prompt: -1, position: -1}
 	c := define("lab expect", f.run)
-	c.flags("tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names,
+	c.flags("mmproj", file(&f.projector), "tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names,
 		"output", file(&f.out), "draft-head", &f.head, "json", &f.json)
 	c.takesModel()
 	return c.Command
@@ -61,7 +62,7 @@ func (f *expectFlags) run(x *call) error {
 
 func (f *expectFlags) expect(x *call, path, dump string) (e *diagnose.Expectation, err error) {
 	x.head = f.head
-	err = withDump(x, path, dump, "", func(o diagnose.Options, _ *model.Files) error {
+	err = withDump(x, path, dump, "", f.projector, func(o diagnose.Options, _ *model.Files) error {
 		o.Names = f.names.value
 		if e, err = diagnose.Expect(x.ctx, o, f.tap); err != nil || f.out == "" {
 			return err

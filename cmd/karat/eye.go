@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend"
@@ -17,24 +16,6 @@ import (
 	"github.com/karat-run/karat/internal/vision"
 )
 
-// openEye opens the part of a model that sees, for pictures whose paths begin in a folder.
-func openEye(c *checkpoint.Checkpoint, t *tokenizer.Tokenizer, b backend.Backend, folder string) (*lab.Eye, error) {
-	m, err := vision.Open(c.Tower, b, "")
-	if err != nil {
-		return nil, err
-	}
-	e := &lab.Eye{Model: m, ID: -1, Mark: -1, Folder: folder}
-	if id, ok := t.ID(m.Kind.Image); ok {
-		e.ID, e.Mark = int32(id), int32(id)
-	}
-	for _, x := range c.Metadata {
-		if id, err := strconv.Atoi(x.Value); err == nil && (x.Key == "image_token_id" || x.Key == "image_token_index") {
-			e.ID = int32(id)
-		}
-	}
-	return e, nil
-}
-
 // look computes the pictures of prompts, and their ids with the pictures' marks.
 func (f *recordFlags) look(x *call, m *model.Files, prompts []*lab.Prompt) error {
 	var e *lab.Eye
@@ -42,9 +23,15 @@ func (f *recordFlags) look(x *call, m *model.Files, prompts []*lab.Prompt) error
 		if len(p.Pictures) == 0 {
 			continue
 		}
+		for i := range p.Pictures {
+			if err := p.Pictures[i].Move(filepath.Dir(f.prompts), filepath.Dir(f.out)); err != nil {
+				return err
+			}
+		}
 		if e == nil {
 			if m.Checkpoint.Tower == nil {
-				return fmt.Errorf("prompt %d: %w", p.Index, karat.ErrBlind)
+				return fmt.Errorf("prompt %d: %w; --mmproj names the file for pictures of a GGUF model", p.Index,
+					karat.ErrBlind)
 			}
 			n, err := f.engine.numerics()
 			if err != nil {
@@ -55,7 +42,7 @@ func (f *recordFlags) look(x *call, m *model.Files, prompts []*lab.Prompt) error
 				return err
 			}
 			defer b.Close()
-			if e, err = openEye(m.Checkpoint, m.Tokenizer, b, filepath.Dir(f.prompts)); err != nil {
+			if e, err = lab.OpenEye(m.Checkpoint, m.Tokenizer, b, filepath.Dir(f.out)); err != nil {
 				return err
 			}
 			if e, err = f.injected.eye(m.Checkpoint, b, e); err != nil {

@@ -227,8 +227,11 @@ func newLateProgress(log io.Writer, path string) *progress {
 }
 
 // openFiles opens the model at path, or the demo, without running it. Its graph is for sequences of tokens tokens.
-func (x *call) openFiles(path string, tokens int) (*model.Files, error) {
+func (x *call) openFiles(path, projector string, tokens int) (*model.Files, error) {
 	c, err := openCheckpoint(path)
+	if err == nil {
+		err = checkpoint.FitProjector(c, projector)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/karat-run/karat/internal/backend/numerics"
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/chat"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/mistake"
@@ -30,6 +31,7 @@ import (
 // recordFlags are the flags of lab record.
 type recordFlags struct {
 	prompts, out string
+	images       []string
 	taps         indices
 	keep, decode int
 	npy, json    bool
@@ -44,7 +46,7 @@ func newRecordCommand() *cobra.Command {
 	c := define("lab record", f.run)
 	c.flags("prompts", file(&f.prompts), "output", file(&f.out), "taps", f.taps.set, "keep", &f.keep, "decode-last",
 		&f.decode, "npy", &f.npy, "json", &f.json, "numerics", f.class.set, "inject", f.injected.set, "key",
-		file(&f.injected.key), "draft-head", &f.head)
+		file(&f.injected.key), "draft-head", &f.head, "image", &f.images, "mmproj", file(&f.engine.projector))
 	f.engine.add(c, karat.Fast)
 	c.takesModel()
 	return c.Command
@@ -83,6 +85,11 @@ func (f *recordFlags) run(x *call) error {
 	n := must(f.numerics(x))
 	path := must(x.find())
 	inputs := must(lab.ReadInputs(f.prompts))
+	for i := range inputs {
+		for _, path := range f.images {
+			inputs[i].Images = append(inputs[i].Images, must(filepath.Abs(path)))
+		}
+	}
 	for _, i := range f.taps.list {
 		if i >= len(inputs) {
 			return usagef("--taps %d: the prompts are 0 to %d", i, len(inputs)-1)
@@ -124,6 +131,9 @@ func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
 	path := must(x.find())
 	sayDemo(path, x.log)
 	c := must(openCheckpoint(path))
+	if err := checkpoint.FitProjector(c, engine.projector); err != nil {
+		return nil, nil, err
+	}
 	t, err := c.Tokenizer()
 	files := &model.Files{Checkpoint: c, Tokenizer: t} // without a graph, whose length depends on the prompts
 	if err == nil {

@@ -62,6 +62,7 @@ type Options struct {
 
 	// sequences find nothing of each other, and leave nothing
 	Private  bool
+	Groups   bool                          // rows tell their image's, though the graph does not ask
 	Want     func(*graph.Node) bool        // nodes seen by Tap
 	Keep     func(*graph.Node) bool        // nodes open to Sequence.Values
 	Tap      backend.Tap                   // sees the wanted nodes of every step
@@ -121,14 +122,14 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 		if w, ok := b.(backend.Wide); ok {
 			o.Chunk = w.Rows()
 		}
-		if g.Grouped() { // an image is in one step
+		if g.Grouped() || o.Groups { // an image is in one step
 			o.Chunk = max(o.Chunk, 2*DefaultChunk, min(o.Group, o.Context))
 		}
 	}
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
 		pace: func(_ int, took time.Duration) time.Duration { return took }}
 	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
-		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), grouped: g.Grouped()}
+		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), grouped: g.Grouped() || o.Groups}
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()
 	}

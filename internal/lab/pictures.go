@@ -8,10 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/tensor"
+	"github.com/karat-run/karat/internal/tokenizer"
 	"github.com/karat-run/karat/internal/vision"
 )
 
@@ -63,6 +67,21 @@ func (p *Picture) Read(folder string) ([]byte, error) {
 	return data, nil
 }
 
+// Move makes a path from a folder the path from another one, the record's.
+func (p *Picture) Move(from, to string) error {
+	if filepath.IsAbs(p.Path) {
+		return nil
+	}
+	to, err := filepath.Abs(to)
+	if err == nil {
+		from, err = filepath.Abs(from)
+	}
+	if err == nil {
+		p.Path, err = filepath.Rel(to, filepath.Join(from, p.Path))
+	}
+	return err
+}
+
 // Shown is a picture cut into tiles.
 type Shown struct {
 	*vision.Picture
@@ -77,6 +96,24 @@ type Eye struct {
 	Folder string // of relative paths
 	// Prepare cuts a picture's file into tiles; nil is the model's way.
 	Prepare func(data []byte) (*Shown, error)
+}
+
+// OpenEye opens the part of a model that sees, for pictures whose paths begin in a folder.
+func OpenEye(c *checkpoint.Checkpoint, t *tokenizer.Tokenizer, b backend.Backend, folder string) (*Eye, error) {
+	m, err := vision.Open(c.Tower, b, "")
+	if err != nil {
+		return nil, err
+	}
+	e := &Eye{Model: m, ID: -1, Mark: -1, Folder: folder}
+	if id, ok := t.ID(m.Kind.Image); ok {
+		e.ID, e.Mark = int32(id), int32(id)
+	}
+	for _, x := range c.Metadata {
+		if id, err := strconv.Atoi(x.Value); err == nil && (x.Key == "image_token_id" || x.Key == "image_token_index") {
+			e.ID = int32(id)
+		}
+	}
+	return e, nil
 }
 
 // show prepares a picture.
@@ -106,6 +143,9 @@ func (e *Eye) show(p *Picture) (*Shown, error) {
 // Look computes the pictures of p, and sets how they stand among the tokens. encode makes ids of p's text with the
 // pictures' marks in place of the model's text for a picture; nil where ids have the marks already.
 func (e *Eye) Look(ctx context.Context, p *Prompt, taps bool, encode func(text string) ([]int32, error)) error {
+	if n := strings.Count(p.Text, e.Kind.Image); encode != nil && n != len(p.Pictures) {
+		return fmt.Errorf("%d pictures, but the text has %s %d times", len(p.Pictures), e.Kind.Image, n)
+	}
 	seen := make([]vision.Seen, len(p.Pictures))
 	all := map[*graph.Node][]float32{}
 	var tap map[*graph.Node][]float32

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/backend"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/engine"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/model"
@@ -47,7 +48,9 @@ func NewRecorder(ctx context.Context, g *graph.Graph, b backend.Backend, context
 			slices.ContainsFunc(n.In, func(x *graph.Node) bool { return r.behind[x] })
 	}
 	var err error
-	r.engine, err = model.Compile(ctx, g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap})
+	x, _ := b.(reference.Backend) // whose edits may ask for images
+	r.engine, err = model.Compile(ctx, g, b, engine.Options{Context: context, Want: r.want, Tap: r.tap,
+		Groups: x.Edits != nil})
 	return r, err
 }
 

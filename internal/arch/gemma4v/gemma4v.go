@@ -125,7 +125,7 @@ func (m *Model) rotate(g graph.Builder, role string, x *graph.Node) *graph.Node 
 	half, n := m.HeadDim/2, m.HeadDim/4
 	return g.Concat(
 		g.RoPEWith(role, g.Slice(x, 0, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, 0, n}}),
-		g.RoPEWith(role, g.Slice(x, half, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, n, 0}}))
+		g.RoPEWith(role+"_y", g.Slice(x, half, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, n, 0}}))
 }
 
 func (p *Product) forward(g graph.Builder, x *graph.Node, out int) *graph.Node {

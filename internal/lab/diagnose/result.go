@@ -45,12 +45,13 @@ type Diagnosis struct {
 
 // Finding is a cause.
 type Finding struct {
-	Cause  string         `json:"cause"`  // an ID of package cause
-	Op     string         `json:"op"`     // the graph's operation: Linear, RMSNorm, RoPE ...
-	Layers []int          `json:"layers"` // sorted; empty outside the layers
-	Tap    string         `json:"tap"`    // the first tap at or after the fault, by PyTorch's name
-	From   []string       `json:"from"`   // the taps the equation starts at
-	Span   []string       `json:"span"`   // the operations between these and Tap, that no tap separates
+	Cause  string         `json:"cause"`           // an ID of package cause
+	Op     string         `json:"op"`              // the graph's operation: Linear, RMSNorm, RoPE ...
+	Layers []int          `json:"layers"`          // sorted; empty outside the layers
+	Tower  int            `json:"tower,omitempty"` // layers of the part that sees, where the finding is in this part
+	Tap    string         `json:"tap"`             // the first tap at or after the fault, by PyTorch's name
+	From   []string       `json:"from"`            // the taps the equation starts at
+	Span   []string       `json:"span"`            // the operations between these and Tap, that no tap separates
 	Detail map[string]any `json:"detail"`
 
 	// Of an unknown cause: the operations that no tap separates, with their names, first

@@ -60,7 +60,7 @@ func opOf(id string, n *graph.Node) string {
 		"gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "scan_groups", "state_lost"}, id):
 		return OpName(n.Op)
 	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing",
-		"norm_mean", "norm_length", "norm_wrong_weight"}, id) &&
+		"norm_mean", "norm_length", "norm_wrong_weight", "norm_joined"}, id) &&
 		slices.Contains([]graph.Op{graph.RMSNorm, graph.LayerNorm, graph.L2Norm, graph.Conv, graph.Experts}, n.Op):
 		return OpName(n.Op)
 	default:

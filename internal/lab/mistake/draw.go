@@ -11,13 +11,25 @@ import (
 // Applicable lists every possible mistake of an engine of the model: with each value and at each place worth a test,
 // in all layers, in all layers of a kind, and in a single layer.
 func Applicable(g *graph.Graph) []Fault {
+	return possible(g, func(m *entry) []string {
+		if slices.Contains(m.pictured, "") {
+			return nil
+		}
+		return append([]string{""}, m.values...)
+	})
+}
+
+// Pictured lists every possible mistake in a model's text that only a prompt with pictures shows.
+func Pictured(g *graph.Graph) []Fault {
+	return possible(g, func(m *entry) []string { return m.pictured })
+}
+
+// possible lists the possible mistakes with some values of each.
+func possible(g *graph.Graph, values func(m *entry) []string) []Fault {
 	var all []Fault
 	s := build(g)
 	for _, m := range table {
-		if m.pictures {
-			continue
-		}
-		for _, f := range s.variants(m) {
+		for _, f := range s.variants(m, values(m)) {
 			if _, err := s.fresh().inject([]Fault{f}); err == nil {
 				all = append(all, f)
 			}
@@ -26,8 +38,8 @@ func Applicable(g *graph.Graph) []Fault {
 	return all
 }
 
-// variants returns the forms of a mistake, possible in the model or not.
-func (s *site) variants(m *entry) []Fault {
+// variants returns the forms of a mistake with some values, possible in the model or not.
+func (s *site) variants(m *entry, values []string) []Fault {
 	var have []*layer // possible layers
 	var places []string
 	for _, l := range s.layers {
@@ -44,12 +56,12 @@ func (s *site) variants(m *entry) []Fault {
 			have = append(have, l)
 		}
 	}
-	if len(have) == 0 {
+	if len(have) == 0 || len(values) == 0 {
 		return nil
 	}
 	var all []Fault
 	single := fmt.Sprint(have[(len(have)+1)/2%len(have)].index)
-	for _, v := range append([]string{""}, m.values...) {
+	for _, v := range values {
 		if m.outer {
 			all = append(all, Fault{ID: m.id, Value: v})
 			continue
@@ -67,7 +79,7 @@ func (s *site) variants(m *entry) []Fault {
 		}
 	}
 	for _, name := range places {
-		if len(places) > 1 && !m.whole && name != m.faint {
+		if len(places) > 1 && !m.whole && name != m.faint && values[0] == "" {
 			all = append(all, Fault{ID: m.id, Where: name})
 		}
 	}

@@ -265,8 +265,8 @@ var decoders = []struct {
 }{
 	{"turn", "does not turn the picture as EXIF says", func(data []byte) (*image.Image, error) {
 		rgb, h, err := jpeg.Decode(data)
-		if err != nil {
-			return nil, err
+		if err != nil { // a picture of another form
+			return image.Decode(data, image.Limits{})
 		}
 		return &image.Image{Width: h.Width, Height: h.Height, Pix: rgb}, nil
 	}},
@@ -275,15 +275,15 @@ var decoders = []struct {
 	{"white", "lays transparent pixels over white", laid([]byte{255, 255, 255})},
 }
 
-// laid returns the decoder of Go's library. Transparent pixels lie over a color.
+// laid returns a decoder with Go's library: of JPEG, or of other forms, whose transparent pixels lie over a color.
 func laid(under []byte) func(data []byte) (*image.Image, error) {
 	return func(data []byte) (*image.Image, error) {
 		src, form, err := stdimage.Decode(bytes.NewReader(data))
-		if err != nil {
-			return nil, err
+		if err != nil { // neither
+			return image.Decode(data, image.Limits{})
 		}
 		if (form == "jpeg") == (under != nil) {
-			return nil, fmt.Errorf("a %s file", form)
+			return image.Decode(data, image.Limits{})
 		}
 		b := src.Bounds()
 		m := &image.Image{Width: b.Dx(), Height: b.Dy()}

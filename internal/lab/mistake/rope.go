@@ -154,7 +154,7 @@ func otherMagnitudes(p *Proposer, t turning) []*Hypothesis {
 }
 
 // otherSections lists other parts of a position than each pair's own.
-func otherSections(_ *Proposer, t turning) (all []*Hypothesis) {
+func otherSections(p *Proposer, t turning) (all []*Hypothesis) {
 	if !Sectioned(t.at) {
 		return nil
 	}
@@ -166,16 +166,18 @@ func otherSections(_ *Proposer, t turning) (all []*Hypothesis) {
 		all = append(all, t.wrong(computed, d,
 			positioned(func(_ *reference.Eval, _ int, p [3]int32) [3]int32 { return change(p) })))
 	}
-	parts("turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"},
-		func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} })
+	if !p.isTower() { // whose patches have no time
+		parts("turns only the pairs of time: height and width stay 0", detail{"parts": "time alone"},
+			func(p [3]int32) [3]int32 { return [3]int32{p[0], 0, 0} })
+		parts("turns all pairs by the time", detail{"parts": "time for all"},
+			func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} })
+	}
 	all = append(all, t.wrong("gives the sections their pairs "+order, detail{"order": order},
 		func(s *reference.Spec) { s.Rope.Woven = !woven }))
 	parts("gives height the pairs of width, and width those of height", detail{"order": "width before height"},
 		func(p [3]int32) [3]int32 { return [3]int32{p[0], p[2], p[1]} })
 	all = append(all, t.wrong("turns all pairs by where a row stands, as those of text", detail{"parts": "of text"},
 		func(s *reference.Spec) { s.Rope.Sections = [3]int{} }))
-	parts("turns all pairs by the time", detail{"parts": "time for all"},
-		func(p [3]int32) [3]int32 { return [3]int32{p[0], p[0], p[0]} })
 	return all
 }
 

@@ -1,7 +1,9 @@
 package mistake
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
@@ -153,4 +155,103 @@ func staleRows(p *Proposer, n *graph.Node) []*Hypothesis {
 				return y, err
 			}
 		})}
+}
+
+// otherScalesOfRows lists factors of pictures' rows, which have none beside tokens' embeddings.
+func otherScalesOfRows(p *Proposer, n *graph.Node) []*Hypothesis {
+	if n != p.g.Nodes[0] {
+		return nil
+	}
+	scale, root := float64(n.Attr.(graph.EmbedAttr).Scale), math.Sqrt(float64(n.Shape.Size()))
+	return []*Hypothesis{fitting(n, Fit{Right: 1, Least: 1e-4, Most: 1e4, Guesses: []float64{root, 1 / root, scale,
+		1 / scale}, Make: func(v float64) *Hypothesis {
+		return edit(n, fmt.Sprintf("multiplies the rows of pictures by %.6g", v), detail{"factor": v, "right": 1.0},
+			after(func(e *reference.Eval, _ *reference.Spec, at int, row []float64) error {
+				for j := range row {
+					if e.Row(at) != nil {
+						row[j] *= v
+					}
+				}
+				return nil
+			}))
+	}})}
+}
+
+// otherScaleOfRows returns the factor of embeddings, applied to rows of pictures, or its inverse.
+func otherScaleOfRows(_ *site, _ *graph.Node, f *Fit) float64 { return f.Guesses[0] }
+
+// normsBesideFolds lists norms on the other side of the joining or pooling of patches.
+func normsBesideFolds(p *Proposer, n *graph.Node) (all []*Hypothesis) {
+	d := n.Shape.Last()
+	// form makes a row of n of the block of rows of x that has the row, normed over so many numbers.
+	form := func(computed string, x *graph.Node, count, over int, row func(y []float64, at int) []float64) {
+		all = append(all, edit(n, computed, detail{"over": float64(over)},
+			computes(func(e *reference.Eval, s *reference.Spec, rows []int) (made []float64, err error) {
+				for _, r := range rows {
+					block := make([]int, count)
+					for i := range block {
+						block[i] = min(r-r%count+i, e.Len()-1)
+					}
+					y, err := e.Value(x, block)
+					if err == nil {
+						y, err = normOver(s, y, over)
+					}
+					if err != nil {
+						return nil, err
+					}
+					made = append(made, row(y, r%count)...)
+				}
+				return made, nil
+			})))
+	}
+	for _, x := range p.Readers(n) {
+		if a, ok := x.Attr.(graph.PoolAttr); ok && a.Count > 1 && a.Pooling >= graph.Joined {
+			form("norms the patches of a block together, as if they were joined before", n.In[0], a.Count, a.Count*d,
+				func(y []float64, at int) []float64 { return y[at*d : (at+1)*d] })
+		}
+	}
+	switch a, _ := n.In[0].Attr.(graph.PoolAttr); {
+	case a.Count < 2:
+	case a.Pooling == graph.Joined:
+		form("norms each patch of a joined row, as if they were joined behind", n.In[0], 1, d/a.Count,
+			func(y []float64, _ int) []float64 { return y })
+	case a.Pooling == graph.Mean:
+		form("norms each patch before they are pooled", n.In[0].In[0], a.Count, d,
+			func(y []float64, _ int) []float64 {
+				mean := make([]float64, d)
+				for i, v := range y {
+					mean[i%d] += v / float64(a.Count)
+				}
+				return mean
+			})
+	}
+	return all
+}
+
+// normOver norms runs of so many numbers by the norm of s. The weights repeat.
+func normOver(s *reference.Spec, x []float64, over int) ([]float64, error) {
+	var w [2][]float64
+	for i := range s.W {
+		var err error
+		if w[i], err = reference.Vector(s.W[i]); err != nil {
+			return nil, err
+		}
+	}
+	y := slices.Clone(x)
+	for r := 0; r < len(y); r += over {
+		run, mean := y[r:r+over], 0.0
+		if s.Node.Op == graph.LayerNorm && !s.KeepMean {
+			mean = meanOf(run, func(v float64) float64 { return v })
+		}
+		q := 1 / math.Sqrt(meanOf(run, func(v float64) float64 { return square(v - mean) })+s.Eps)
+		for j := range run {
+			if run[j] = (run[j] - mean) * q; w[0] != nil {
+				run[j] *= s.Offset + w[0][(r+j)%len(w[0])]
+			}
+			if w[1] != nil {
+				run[j] += w[1][(r+j)%len(w[1])]
+			}
+		}
+	}
+	return y, nil
 }

@@ -275,7 +275,7 @@ var equals = []*entry{
 		h.Edits[n.In[0]] = []reference.Edit{func(s *reference.Spec) { s.Times *= by }}
 		return []*Hypothesis{h}
 	}},
-	{id: "same_norm_folded", one: true, at: named("attn_norm", "ffn_norm"), more: normFolded},
+	{id: "same_norm_folded", one: true, at: named("attn_norm", "ffn_norm", "ln1", "ln2"), more: normFolded},
 	{id: "same_qk_order", ops: isOp(graph.StoreKV), more: pairsInOrder},
 	{id: "same_logits_shifted", outer: true, at: func(s *site, n *graph.Node) bool {
 		// A cap would make of the shift another function.

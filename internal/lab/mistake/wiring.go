@@ -67,12 +67,12 @@ func (w *Wiring) inLayer(n *graph.Node, name string) *graph.Node {
 	return nil
 }
 
-// Role returns a node's name without its layer: attn_q of blk.3.attn_q.
+// Role returns a node's name without its layer: attn_q of blk.3.attn_q, and of a tower's v.blk.3.attn_q.
 func Role(n *graph.Node) string {
 	if n.Layer < 0 {
 		return n.Name
 	}
-	_, name, _ := strings.Cut(strings.TrimPrefix(n.Name, "blk."), ".")
+	_, name, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(n.Name, "v."), "blk."), ".")
 	return name
 }
 
@@ -84,8 +84,14 @@ func Behind(n *graph.Node) *graph.Node {
 	return n
 }
 
-// Head returns the product behind the logits.
+// isTower reports whether the graph is of the part that sees, without tokens and logits.
+func (w *Wiring) isTower() bool { return w.g.Nodes[0].Op == graph.Patches }
+
+// Head returns the product behind the logits; nil in a tower.
 func (w *Wiring) Head() *graph.Node {
+	if w.isTower() {
+		return nil
+	}
 	n := w.g.Result()
 	for n.Op != graph.Linear && len(n.In) > 0 {
 		n = n.In[0]
@@ -105,6 +111,9 @@ func (w *Wiring) HeadDim(n *graph.Node) int {
 
 // finalNorm returns the norm before the Head.
 func (w *Wiring) finalNorm() *graph.Node {
+	if w.isTower() {
+		return nil
+	}
 	n := w.Head()
 	if n == nil || n.Layer >= 0 { // an encoder has none
 		n = w.g.Result()

@@ -54,7 +54,7 @@ func headline(d *diagnose.Diagnosis) string {
 	var parts []string
 	for i := range findings[:min(len(findings), most)] {
 		f := &findings[i]
-		parts = append(parts, what(f)+" ("+layers(f.Layers, d.Layers)+")")
+		parts = append(parts, what(f)+" ("+placed(d, f)+")")
 	}
 	if more := len(findings) - most; more > 0 {
 		parts = append(parts, count(more, "more cause"))
@@ -111,9 +111,9 @@ func facts(d *diagnose.Diagnosis, f *diagnose.Finding) []line {
 // where says which operation a finding is about, and in which layers.
 func where(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 	if f.Op == "" {
-		return layers(f.Layers, d.Layers)
+		return placed(d, f)
 	}
-	return operation(f) + ", " + layers(f.Layers, d.Layers)
+	return operation(f) + ", " + placed(d, f)
 }
 
 // operation names the operation of a finding, or the operations between which the finding lies.

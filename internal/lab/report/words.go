@@ -160,7 +160,15 @@ func runs(list []int, of func(i int) int) string {
 	return strings.Join(out, ", ")
 }
 
-// layers describes the layers of a finding, in a model with so many layers.
+// placed describes the layers of a finding.
+func placed(d *diagnose.Diagnosis, f *diagnose.Finding) string {
+	if f.Tower > 0 {
+		return layers(f.Layers, f.Tower) + " of the tower"
+	}
+	return layers(f.Layers, d.Layers)
+}
+
+// layers describes layers of a model with so many layers.
 func layers(list []int, of int) string {
 	switch {
 	case len(list) == 0:
