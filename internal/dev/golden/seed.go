@@ -153,6 +153,13 @@ func splitmix(x uint64) uint64 {
 // Tokenizer writes a tokenizer of 540 tokens into dir, with a chat template: token i is <ti> but for the names given.
 func Tokenizer(t testing.TB, dir string, names map[int]string, template string) {
 	t.Helper()
+	if err := WriteTokenizer(dir, names, template); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WriteTokenizer writes a tokenizer as Tokenizer does.
+func WriteTokenizer(dir string, names map[int]string, template string) (all error) {
 	var added []map[string]any
 	vocab := map[string]int{}
 	for i := range 540 {
@@ -175,8 +182,7 @@ func Tokenizer(t testing.TB, dir string, names map[int]string, template string) 
 		"tokenizer_config.json": map[string]any{"chat_template": template},
 	} {
 		b, err := json.Marshal(v)
-		if err = errors.Join(err, os.WriteFile(filepath.Join(dir, file), b, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		all = errors.Join(all, err, os.WriteFile(filepath.Join(dir, file), b, 0o600))
 	}
+	return all
 }

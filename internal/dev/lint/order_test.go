@@ -66,7 +66,8 @@ var below = map[string]string{
 	"check":     "arch chat quant",
 	"bench":     "model",
 
-	"dev/task":    "dev/parity dev/synth",
+	"dev/task":    "dev/parity dev/synth dev/golden",
+	"dev/golden":  "",
 	"dev/parrot":  "gguf",
 	"dev/packed":  "safetensors quant",
 	"dev/serving": ". server atomicfile",

@@ -82,7 +82,14 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	wrong, same := m.applicable()
 	switch condition {
 	case Single:
-		for _, f := range append(wrong, inputs()...) {
+		if m.Eye == nil {
+			wrong = append(wrong, inputs()...)
+		}
+		for _, f := range wrong {
+			add(f)
+		}
+	case Pictures:
+		for _, f := range m.pictured() {
 			add(f)
 		}
 	case Coarse, Logits:
@@ -92,7 +99,7 @@ func (m *Model) examples(condition Condition, o *Options) (list []*example) {
 	case Multi:
 		r := random(o.Seed, m.Name+"sets")
 		for range o.Sets {
-			add(mistake.Draw(m.Graph, wrong, 2+r.IntN(4), r)...)
+			add(m.draw(wrong, 2+r.IntN(4), r)...)
 		}
 	case Within:
 		for _, set := range m.within(wrong, o) {

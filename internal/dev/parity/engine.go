@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/tokenizer"
+	"github.com/karat-run/karat/internal/vision"
 )
 
 // usual is how many tokens the longest prompt has where there is no window.
@@ -27,8 +28,11 @@ const keep = 8
 func (c *example) run(ctx context.Context) (*Result, error) {
 	x := &Result{Model: c.model.Name, Condition: c.condition, Case: c.name(), Numerics: c.class.String(), Taps: c.taps,
 		Want: []mistake.Injected{}, Got: []Place{}}
-	prompts := c.model.prompts(c.seed, c.longest)
-	engine, input, probe, _ := mistake.Split(c.faults)
+	prompts, err := c.model.prompts(c.seed, c.longest)
+	if err != nil {
+		return nil, err
+	}
+	engine, input, probe, looks := mistake.Split(c.faults)
 	injected, err := mistake.Inputs(prompts, input, c.model.tokens(ctx))
 	if err != nil {
 		return nil, nil // a tokenizer that adds no BOS cannot lose it
@@ -38,8 +42,14 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 		return nil, err // for Applicable and Draw said that it can be
 	}
 	injected = append(injected, more...)
+	if c.model.Eye != nil {
+		if more, err = c.look(ctx, prompts, looks); err != nil {
+			return nil, err
+		}
+		injected = append(injected, more...)
+	}
 	for _, in := range injected {
-		if in.Positions > len(prompts[2].IDs) {
+		if in.Positions > lab.Longest(prompts) {
 			return nil, nil // no prompt shows it
 		}
 	}
@@ -63,7 +73,7 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 	if c.said {
 		dump.Declared = c.declared()
 	}
-	d, err := try(ctx, diagnose.Options{Model: c.model.Name, Graph: c.model.Graph, Dump: dump,
+	d, err := try(ctx, diagnose.Options{Model: c.model.Name, Graph: c.model.Graph, Dump: dump, Eye: c.model.Eye,
 		Asked: &diagnose.Asked{Tokenizer: c.model.Tokenizer, Template: c.model.Template}})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -80,11 +90,11 @@ func (c *example) run(ctx context.Context) (*Result, error) {
 func (c *example) held(ctx context.Context, x *Result, d *diagnose.Diagnosis, injected []mistake.Injected) (
 	*Result, error) {
 	switch {
-	case c.condition == Single && fine(d.Verdict):
+	case (c.condition == Single || c.condition == Pictures) && fine(d.Verdict):
 		if shown, err := c.shown(ctx); err != nil || !shown {
 			return nil, err // float32, in which dumps are, does not hold the fault
 		}
-	case (c.condition == Single || c.condition == Multi || c.condition == Within) &&
+	case slices.Contains([]Condition{Single, Pictures, Multi, Within}, c.condition) &&
 		slices.Contains(x.Failed, exactSet):
 		want, err := c.seen(ctx, injected)
 		if err != nil {
@@ -131,9 +141,39 @@ func (c *example) record(ctx context.Context, g *graph.Graph, edits reference.Ed
 		if err := r.Record(ctx, p, c.taps != NoTaps && c.taps != States); err != nil {
 			return err
 		}
+		p.Show(vision.Mixed{}) // unknown in a dump
 		c.taps.leave(p)
 	}
 	return nil
+}
+
+// look computes the pictures of prompts as an engine with some faults does.
+func (c *example) look(ctx context.Context, prompts []*lab.Prompt, faults []mistake.Fault) ([]mistake.Injected,
+	error) {
+	e, err := mistake.InjectSight(c.model.Eye.Model, faults)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.backend(e.Edits)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	m, err := vision.Open(c.model.Tower, b, "")
+	if err != nil {
+		return nil, err
+	}
+	eye := e.Eye(c.model.Eye, m)
+	defer eye.Close()
+	for _, p := range prompts {
+		err := eye.Look(ctx, p, c.taps != NoTaps && c.taps != States, func(text string) ([]int32, error) {
+			return ids32(c.model.Tokenizer.Encode(text, tokenizer.Options{AddSpecial: true, ParseSpecial: true})), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return e.Done, nil
 }
 
 // The prompts' texts. Every script and many kinds of token are in the second.
@@ -144,7 +184,10 @@ const (
 
 // prompts are a short text, a mixed one whose last tokens are decoded one by one, and
 // one of random tokens that is longer than the window, if it may be.
-func (m *Model) prompts(seed uint64, longest int) []*lab.Prompt {
+func (m *Model) prompts(seed uint64, longest int) ([]*lab.Prompt, error) {
+	if m.Eye != nil {
+		return m.seeing(seed)
+	}
 	length := usual
 	for _, n := range m.Graph.Nodes {
 		if a, ok := n.Attr.(*graph.KV); ok && n.Op == graph.StoreKV && a.Window > 0 {
@@ -176,9 +219,9 @@ func (m *Model) prompts(seed uint64, longest int) []*lab.Prompt {
 	}
 	long.Input.IDs = long.IDs
 	if slices.ContainsFunc(m.Graph.Nodes, sectioned) {
-		long.Parts = image(len(long.IDs))
+		long.Parts = placed(len(long.IDs))
 	}
-	return append(prompts, long)
+	return append(prompts, long), nil
 }
 
 // sectioned reports whether n turns by positions of three parts.
@@ -187,8 +230,8 @@ func sectioned(n *graph.Node) bool {
 	return ok && a.Sections != [3]int{}
 }
 
-// image is the positions of so many tokens: an image of rows of four, behind two tokens of text and before four.
-func image(tokens int) (parts [][3]int32) {
+// placed is the positions of so many tokens: an image of rows of four, behind two tokens of text and before four.
+func placed(tokens int) (parts [][3]int32) {
 	next := int32(0)
 	for i := range int32(tokens) {
 		p := [3]int32{next, next, next}

@@ -4,7 +4,7 @@
 // the code that names causes.
 //
 // Files, users before the used: run.go, engine.go, page.go, text.go, right.go, score.go, seen.go, cases.go, within.go,
-// parity.go, processor_unix.go.
+// sight.go, parity.go, processor_unix.go.
 package parity
 
 import (
@@ -12,7 +12,9 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/round"
@@ -24,18 +26,19 @@ type Condition string
 
 // The conditions.
 const (
-	Single Condition = "single" // one fault, all taps
-	Multi  Condition = "multi"  // 2 to 5 faults, all taps
-	Within Condition = "within" // 2 to 5 faults, of which 2 or 3 in one equation; PyTorch's modules are the only taps
-	Clean  Condition = "clean"  // none: every class of rounding, and the same function written otherwise
-	Probe  Condition = "probe"  // the engine is right, its probe is broken
-	Coarse Condition = "coarse" // one fault; the layers' outputs are the only taps
-	Logits Condition = "logits" // one fault, no taps
-	Right  Condition = "right"  // none: every class and precision of keys and values, through taps of every coarseness
+	Single   Condition = "single"   // one fault, all taps
+	Pictures Condition = "pictures" // one fault in preparing pictures, in the tower or in pictures' rows, all taps
+	Multi    Condition = "multi"    // 2 to 5 faults, all taps
+	Within   Condition = "within"   // 2 to 5 faults, of which 2 or 3 in one equation; PyTorch's modules are the only taps
+	Clean    Condition = "clean"    // none: every class of rounding, and the same function written otherwise
+	Probe    Condition = "probe"    // the engine is right, its probe is broken
+	Coarse   Condition = "coarse"   // one fault; the layers' outputs are the only taps
+	Logits   Condition = "logits"   // one fault, no taps
+	Right    Condition = "right"    // none: every class and precision of keys and values, through taps of every coarseness
 )
 
 // Conditions are all of them, in the order of tables.
-var Conditions = []Condition{Single, Multi, Within, Clean, Probe, Coarse, Logits, Right}
+var Conditions = []Condition{Single, Pictures, Multi, Within, Clean, Probe, Coarse, Logits, Right}
 
 // Model is one that engines run.
 type Model struct {
@@ -43,6 +46,9 @@ type Model struct {
 	Graph     *graph.Graph
 	Tokenizer *tokenizer.Tokenizer
 	Template  string // "" if it has none
+
+	Tower *checkpoint.Tower // of a model that sees; nil for others
+	Eye   *lab.Eye          // the right one; pictures of prompts lie in its folder
 }
 
 // Options of Run.

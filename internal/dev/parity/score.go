@@ -19,12 +19,17 @@ type Place struct {
 	Op     string `json:"op"`
 	Layers []int  `json:"layers"`
 
+	Tower bool `json:"tower,omitempty"` // whether the place is in the part that sees
+
 	// Span is the operations among which no tap tells, where a fault in one of them has no name.
 	Span []string `json:"span,omitempty"`
 }
 
 // in reports whether p is of q's operation, or of a span without a name that has it.
 func (p Place) in(q Place) bool {
+	if p.Tower != q.Tower {
+		return false
+	}
 	return p.Op == q.Op || p.Cause == unknown && slices.Contains(p.Span, q.Op)
 }
 
@@ -32,6 +37,9 @@ func (p Place) String() string {
 	where := "outside"
 	if len(p.Layers) > 0 {
 		where = strings.ReplaceAll(fmt.Sprint(p.Layers), " ", ",")
+	}
+	if p.Tower {
+		where += " of the tower"
 	}
 	return fmt.Sprintf("%s %s %s", p.Cause, p.Op, where)
 }
@@ -67,7 +75,7 @@ func join(all []Place) []Place {
 	joined := []Place{}
 	for _, p := range all {
 		i := slices.IndexFunc(joined, func(q Place) bool {
-			return q.Cause == p.Cause && q.Op == p.Op && (len(q.Layers) == 0) == (len(p.Layers) == 0) &&
+			return q.Cause == p.Cause && q.Op == p.Op && q.Tower == p.Tower && (len(q.Layers) == 0) == (len(p.Layers) == 0) &&
 				slices.Equal(q.Span, p.Span)
 		})
 		if i < 0 {
@@ -91,7 +99,7 @@ func listed(id string) bool {
 func wanted(key []mistake.Injected) []Place {
 	var all []Place
 	for _, in := range key {
-		p := Place{Cause: in.Cause, Op: in.Op, Layers: in.Layers}
+		p := Place{Cause: in.Cause, Op: in.Op, Layers: in.Layers, Tower: strings.HasPrefix(in.Fault, "tower.")}
 		if !listed(p.Cause) {
 			p.Cause = unknown
 		}
@@ -105,7 +113,7 @@ func found(d *diagnose.Diagnosis) []Place {
 	var all []Place
 	for _, f := range d.Findings {
 		if c, _ := mistake.Find(f.Cause); c.Kind != mistake.Numeric {
-			p := Place{Cause: f.Cause, Op: f.Op, Layers: f.Layers}
+			p := Place{Cause: f.Cause, Op: f.Op, Layers: f.Layers, Tower: f.Tower > 0}
 			if f.Cause == unknown && len(f.Span) > 1 {
 				p.Span = f.Span
 			}

@@ -3,6 +3,7 @@ package parity
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -108,8 +109,18 @@ func without(layers []int, l int) string {
 
 // outputs are the prompts as the engine with some faults computes them.
 func (c *example) outputs(ctx context.Context, faults []mistake.Fault) ([]*lab.Prompt, error) {
-	prompts := c.model.prompts(c.seed, c.longest)
-	g, edits, _, err := mistake.Inject(c.model.Graph, faults)
+	prompts, err := c.model.prompts(c.seed, c.longest)
+	if err != nil {
+		return nil, err
+	}
+	engine, input, probe, looks := mistake.Split(faults)
+	if len(input)+len(probe) > 0 {
+		return nil, errors.New("no engine has the fault")
+	}
+	g, edits, _, err := mistake.Inject(c.model.Graph, engine)
+	if err == nil && c.model.Eye != nil {
+		_, err = c.look(ctx, prompts, looks)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,22 +1,30 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/karat-run/karat/internal/atomicfile"
+	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/parity"
+	"github.com/karat-run/karat/internal/image"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/model"
 	"github.com/karat-run/karat/internal/patherr"
 	"github.com/karat-run/karat/internal/round"
+	"github.com/karat-run/karat/internal/vision"
 	"github.com/spf13/pflag"
 )
 
@@ -28,6 +36,8 @@ engine for three prompts, and scores the findings. The faults come from the tabl
 that the diagnosis reads. A third of them has no hypothesis, and should be called unknown.
 
   single  each fault that the model can have, at each place worth a test
+  pictures  in models that see, each fault in preparing pictures, in the tower, and in the
+          rows of pictures
   multi   random sets of 2 to 5 of them
   within  sets of which two or three share an equation, with the taps of PyTorch's modules
   clean   right engines: each class of rounding, stated or not, and the same function
@@ -39,7 +49,8 @@ that the diagnosis reads. A third of them has no hypothesis, and should be calle
           own, with all taps, PyTorch's modules, layer outputs, hidden states or none
 
 The seed decides the random order of the cases. So a slice (--every), or the part
-finished at Ctrl-C, is a sample of all. Without --models the command's demo is the model,
+finished at Ctrl-C, is a sample of all. A folder with seed.json in place of weights gets weights,
+and a tokenizer if it has none. Without --models the command's demo is the model,
 --every is 100, and four conditions are left out: within, right, and coarse and logits, which take
 minutes a case.
 
@@ -82,7 +93,7 @@ func parityTask(ctx context.Context, args []string, out, log io.Writer) error {
 	fs.Usage = func() { fmt.Fprint(log, parityHelp, fs.FlagUsages()) }
 	fs.StringVar(&f.models, "models", "", "`folder` of Hugging Face folders and GGUF files (default: the demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
-	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, multi, within, clean, probe, "+
+	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, pictures, multi, within, clean, probe, "+
 		"coarse, logits, right, all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
@@ -135,7 +146,8 @@ func (f *parityFlags) options() (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, fmt.Errorf("--faults %s: want single, multi, within, clean, probe, coarse, logits, right or all",
+			return o, fmt.Errorf("--faults %s: want single, pictures, multi, within, clean, probe, coarse, logits, right "+
+				"or all",
 				name)
 		}
 	}
@@ -162,12 +174,28 @@ func (f *parityFlags) bench(ctx context.Context, out, log io.Writer) error {
 			return err
 		}
 	}
+	temp, err := os.MkdirTemp("", "parity-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	if err := parity.Draw(temp, o.Seed); err != nil {
+		return err
+	}
 	for _, path := range paths {
+		if path, err = grown(path, temp); err != nil {
+			return err
+		}
 		m, file, err := parityModel(ctx, path, f.longest)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
+		if m.Tower = file.Tower; m.Tower != nil {
+			if m.Eye, err = lab.OpenEye(file, m.Tokenizer, reference.Backend{}, temp); err != nil {
+				return err
+			}
+		}
 		o.Models = append(o.Models, m)
 	}
 	p := paced{w: log, start: time.Now(), verbose: f.verbose}
@@ -263,6 +291,86 @@ func parityModel(ctx context.Context, path string, tokens int) (*parity.Model, *
 	}
 	file.Close()
 	return nil, nil, err
+}
+
+// grown returns a model's folder, or a copy in a temporary folder with missing weights and a missing tokenizer: the
+// weights of seed.json, and a token for each mark of the pictures.
+func grown(dir, temp string) (string, error) {
+	_, seed := os.Stat(filepath.Join(dir, "seed.json"))
+	if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); err == nil || seed != nil {
+		return dir, nil
+	}
+	to := filepath.Join(temp, filepath.Base(dir))
+	err := os.CopyFS(to, os.DirFS(dir))
+	if err == nil {
+		err = golden.Grow(to)
+	}
+	if err != nil {
+		return "", err
+	}
+	const processor = "preprocessor_config.json" // changed for small pictures
+	if b, err := os.ReadFile(filepath.Join(to, processor)); err == nil {
+		b = bytes.Replace(b, []byte(`"max_soft_tokens": 280`), []byte(`"max_soft_tokens": 12`), 1)
+		if err := os.WriteFile(filepath.Join(to, processor), b, 0o666); err != nil {
+			return "", err
+		}
+	}
+	if _, err := os.Stat(filepath.Join(to, "tokenizer.json")); err == nil {
+		return to, nil
+	}
+	names, err := marks(to)
+	if err != nil {
+		return "", err
+	}
+	return to, golden.WriteTokenizer(to, names, "")
+}
+
+// marks names the tokens of a model's marks of pictures: 514 for rows, and others behind.
+func marks(dir string) (map[int]string, error) {
+	file, err := checkpoint.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if file.Tower == nil {
+		return nil, nil
+	}
+	m, err := vision.Open(file.Tower, reference.Backend{}, "")
+	if err != nil {
+		return nil, err
+	}
+	texts := append(m.Kind.Around[:], m.Kind.Image)
+	for _, size := range [][2]int{{90, 50}, {37, 100}} {
+		p, err := m.Prepare(&image.Image{Width: size[0], Height: size[1], Pix: make([]byte, 3*size[0]*size[1])})
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range p.Marks {
+			texts = append(texts, x.Text)
+		}
+	}
+	for _, name := range m.Kind.Folder.Tokens {
+		texts = append(texts, name)
+	}
+	slices.Sort(texts)
+	names, next := map[int]string{514: m.Kind.Image}, 515
+	for key, name := range m.Kind.Folder.Tokens {
+		if key == "image_token_id" || key == "image_token_index" {
+			names[514] = name
+		}
+	}
+	for _, text := range texts {
+		for _, name := range regexp.MustCompile(`<[^<>]+>|\[[A-Z_]+\]|\n+`).FindAllString(text, -1) {
+			if !slices.Contains(slices.Collect(maps.Values(names)), name) {
+				names[next] = name
+				next++
+			}
+		}
+	}
+	if next > 540 {
+		return nil, fmt.Errorf("%s: %d marks", dir, next-515)
+	}
+	return names, nil
 }
 
 // paced tells how far long work is, how fast it goes, and when it may end.

@@ -24,7 +24,7 @@ func TestParityUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"--faults twice":                            "want single, multi, within, clean, probe, coarse, logits, right or all",
+		"--faults twice":                            "want single, pictures, multi, within, clean, probe, coarse, logits, right or all",
 		"--every 0":                                 "--every 0: want 1 to 1000000",
 		"--only tiny-qwen2":                         "the names are those of --models",
 		"--models " + models + " --only nobody":     ": the models in " + models + " are tiny-gemma3, tiny-gemma4",

@@ -1,0 +1,101 @@
+package parity
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/checkpoint"
+	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/internal/model"
+)
+
+// seeing opens a model that sees, with pictures of a seed.
+func seeing(t *testing.T, name string, seed uint64) *Model {
+	t.Helper()
+	dir := golden.Seeded(t, golden.Shared(t, "goldens/vision/"+name))
+	golden.Tokenizer(t, dir, map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}, "")
+	file, err := checkpoint.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	m := &Model{Name: name, Tower: file.Tower}
+	if m.Tokenizer, err = file.Tokenizer(); err != nil {
+		t.Fatal(err)
+	}
+	if m.Graph, _, err = model.Graph(t.Context(), file, 128); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if m.Eye, err = lab.OpenEye(file, m.Tokenizer, reference.Backend{}, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := Draw(folder, seed); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestPictured wants a case of every mistake that engines make with pictures.
+func TestPictured(t *testing.T) {
+	have := map[string]bool{}
+	for _, name := range golden.Seeing {
+		m := seeing(t, name, 1)
+		for _, f := range m.pictured() {
+			have[f.String()] = true
+			if f.Tower {
+				have["tower."+f.ID] = true
+			} else {
+				have[f.ID] = true
+			}
+		}
+	}
+	for _, want := range []string{"image_filter", "image_antialias", "image_size", "image_fit", "image_fit=black",
+		"image_fit=grey", "image_fit=white", "image_mean", "image_range", "image_channels", "image_tiles",
+		"image_tiles=no whole", "patch_order", "tower.place_interpolation", "tower.pooling", "tower.fold_order",
+		"tower.norm_joined", "image_scale", "tower.scale_factor", "tower.activation", "tower.activation=gelu_erf@all",
+		"tower.norm_eps", "image_markers", "image_markers=double first", "tower.rope_sections", "image_advance",
+		"mask=both@all", "mask=groups@all", "tower.mask", "deepstack", "deepstack=layer@all", "image_stale",
+		"image_decoder", "image_decoder=jpeg"} {
+		if !have[want] {
+			t.Errorf("no case of %s", want)
+		}
+	}
+}
+
+// TestPictures runs engines with a mistake before the text, in the tower and in the text, and a right one. The seed
+// decides the pictures.
+func TestPictures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds")
+	}
+	m := seeing(t, "qwen3vl", 3)
+	for condition, match := range map[Condition]string{Pictures: "image_mean=half", Clean: "f32,kv=f16 declared"} {
+		r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{condition}, Seed: 3, Match: match})
+		if err != nil || len(r.Results) > 1 {
+			t.Fatalf("%s: %v, %d results", condition, err, len(r.Results))
+		}
+		for _, x := range r.Results {
+			if len(x.Failed) > 0 {
+				t.Error(x.Line())
+			}
+		}
+	}
+	for match, want := range map[string]string{"tower.norm_joined": "tower.norm_joined", "image_stale": "image_stale",
+		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale"} {
+		r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{Pictures}, Seed: 3, Match: match})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(r.Results, func(x *Result) bool { return x.Case == want || len(x.Case) > len(want) }) {
+			t.Errorf("no result of %s", want)
+		}
+		for _, x := range r.Results {
+			if len(x.Failed) > 0 {
+				t.Error(x.Line())
+			}
+		}
+	}
+}
