@@ -18,8 +18,8 @@ import (
 // ErrBlind is the error of a picture for a model that sees none.
 var ErrBlind = errors.New("the model sees no pictures")
 
-// keptRows is the maximum bytes of pictures' rows kept for later turns of their conversations. The pictures of the latest
-// prompt are kept whatever their size: else a long conversation would compute each again in each turn.
+// keptRows is the maximum bytes of pictures' rows kept for later turns of their conversations. The pictures of the
+// latest prompt are kept whatever their size: else a long conversation would compute each again in each turn.
 var keptRows = 256 << 20
 
 // readers is the maximum number of pictures decoded at a time: each may have 64 megapixels.

@@ -101,8 +101,8 @@ func (m *Message) check() error {
 			}
 		case Image:
 			if m.Role != RoleUser && m.Role != RoleTool {
-				return fmt.Errorf("part %d: an Image is of RoleUser or in a ToolResult, not of %q: move it to a message "+
-					"of RoleUser", i, m.Role)
+				return fmt.Errorf("part %d: an Image is of RoleUser or in a ToolResult, not of %q: move it to a "+
+					"message of RoleUser", i, m.Role)
 			}
 		}
 	}

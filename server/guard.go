@@ -17,7 +17,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	if p := s.checkOrigin(w, r); p != nil {
 		return nil, p
 	}
-	if s.isOpen(r) || isPreflight(r) {
+	if isOpen(s.o.Pages, r) || isPreflight(r) {
 		return &caller{}, nil
 	}
 	who, p := s.gate.tries.judge(s.gate.keys, r, s.now())
@@ -31,11 +31,11 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 }
 
 // isOpen reports whether a request needs no key: of the health, and of the page, which asks its reader for the key.
-func (s *Server) isOpen(r *http.Request) bool {
+func isOpen(pages map[string]http.Handler, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	return r.URL.Path == "/health" || s.o.Pages[r.URL.Path] != nil
+	return r.URL.Path == "/health" || pages[r.URL.Path] != nil
 }
 
 // checkOrigin refuses pages of other sites, and names pointed here by a stranger. A page of an allowed origin may read

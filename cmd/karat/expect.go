@@ -29,8 +29,8 @@ type expectFlags struct {
 func newExpectCommand() *cobra.Command {
 	f := expectFlags{names: newNames(), prompt: -1, position: -1}
 	c := define("lab expect", f.run)
-	c.flags("mmproj", file(&f.projector), "tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position, "names", &f.names,
-		"output", file(&f.out), "draft-head", &f.head, "json", &f.json)
+	c.flags("mmproj", file(&f.projector), "tap", &f.tap, "prompt-index", &f.prompt, "position", &f.position,
+		"names", &f.names, "output", file(&f.out), "draft-head", &f.head, "json", &f.json)
 	c.takesModel()
 	return c.Command
 }

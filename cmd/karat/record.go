@@ -122,8 +122,8 @@ func (f *recordFlags) checkOutput(model string) error {
 		refuseOverwrite("-o "+f.out, f.folder()+".json", f.prompts, model))
 }
 
-// openPrompts opens MODEL for prompts, with the ids fed by run, unless edit changes the ids. A model too large for memory
-// is refused.
+// openPrompts opens MODEL for prompts, with the ids fed by run, unless edit changes the ids. A model too large for
+// memory is refused.
 func (x *call) openPrompts(inputs []lab.Input, engine *engineFlags,
 	edit func(*call, *model.Files, []*lab.Prompt) error) (
 	m *model.Files, prompts []*lab.Prompt, err error) {

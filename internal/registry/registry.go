@@ -189,8 +189,8 @@ func stem(class string) string {
 	return class
 }
 
-// OfConfig is OfType of a configuration, which tells families that share a type. whole is the type of a model that sees,
-// of which the configuration is the text's part.
+// OfConfig is OfType of a configuration, which tells families that share a type. whole is the type of a model that
+// sees, of which the configuration is the text's part.
 func OfConfig(name, whole string, settings map[string]any) (*family.Family, *family.Type) {
 	for _, f := range Families {
 		for i := range f.Types {

@@ -53,8 +53,8 @@ func libraries() (files []File, err error) {
 
 // scripts are the parts of karat.js after Go's wasm_exec.js, in order. The page and its worker run the same file: the
 // last part finds out in which of the two it runs.
-var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "driver.js", "models.js", "talks.js", "settings.js",
-	"markdown.js", "chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
+var scripts = []string{"words.js", "store.js", "worker.js", "dom.js", "driver.js", "models.js", "talks.js",
+	"settings.js", "markdown.js", "chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
 
 // Program is the compiled part of a site.
 type Program struct {

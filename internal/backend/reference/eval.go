@@ -181,7 +181,7 @@ func (e *Eval) Spec(n *graph.Node) *Spec {
 	if s == nil {
 		s = newSpec(n, e.stores)
 		if n.State != nil && n.State.Recycles != "" {
-			s.Recycled, s.Recycles = e.g.Node(n.State.Recycles), (*Eval).Alone
+			s.Sequence.Recycled, s.Sequence.Recycles = e.g.Node(n.State.Recycles), (*Eval).Alone
 		}
 		for _, edit := range e.edits[n] {
 			edit(s)
@@ -200,23 +200,23 @@ func (e *Eval) deps(n *graph.Node) []*graph.Node {
 	return append(slices.Clip(s.In), e.Spec(s.Attention.Store).In...)
 }
 
-// differs reports whether n's value may be another than under's.
-func (e *Eval) differs(n *graph.Node) bool {
+// differs reports whether e's value of n may be another than under's.
+func differs(e *Eval, n *graph.Node) bool {
 	if d, ok := e.stale[n]; ok {
 		return d
 	}
 	e.stale[n] = false // for now, if edits make a circle
-	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !e.given(x) && e.differs(x) })
+	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !given(e, x) && differs(e, x) })
 	if n.Op == graph.Attention {
 		d = d || e.stale[e.Spec(n).Attention.Store]
 	}
-	d = d || e.Spec(n).Recycled != nil // whose value comes from behind n
+	d = d || e.Spec(n).Sequence.Recycled != nil // whose value comes from behind n
 	e.stale[n] = d
 	return d
 }
 
-// given reports whether all rows of n are known.
-func (e *Eval) given(n *graph.Node) bool {
+// given reports whether e knows all rows of n.
+func given(e *Eval, n *graph.Node) bool {
 	return e.Known(n, 0) && e.Known(n, len(e.ids)-1)
 }
 
@@ -274,7 +274,7 @@ func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, erro
 
 // compute computes new rows of n, and keeps the rows.
 func (e *Eval) compute(n *graph.Node, rows []int) ([]float64, error) {
-	if e.under != nil && !e.differs(n) {
+	if e.under != nil && !differs(e, n) {
 		return e.under.Compute(n, rows)
 	}
 	if e.busy[n] {
@@ -347,7 +347,7 @@ func (e *Eval) Behind(span []*graph.Node) map[*graph.Node]bool {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)
 	visit = func(n *graph.Node) {
-		if n == nil || seen[n] || e.given(n) {
+		if n == nil || seen[n] || given(e, n) {
 			return
 		}
 		seen[n] = true

@@ -63,8 +63,8 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return s.pool(e, rows)
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:
 		y, err := s.scan(e, rows)
-		if err == nil && s.Recycled != nil {
-			err = s.recycle(e, rows, y)
+		if err == nil && s.Sequence.Recycled != nil {
+			err = recycle(s, e, rows, y)
 		}
 		return y, err
 	}

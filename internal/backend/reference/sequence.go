@@ -31,7 +31,7 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 			part[i] = x[first*size : to*size]
 		}
 		state := make([]float64, n.State.Size)
-		return e.recur(&n, part, nil, s.Scan, func(int) []float64 { return state })
+		return e.recur(&n, part, nil, s.Sequence.Scan, func(int) []float64 { return state })
 	}
 	start := func(r int) int {
 		if s.Seen == nil {
@@ -65,10 +65,10 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 
 // recycle puts the recycled node's values of the rows before in place of rows of y. These come from evaluations of
 // the prompt up to there, since the node itself is being computed.
-func (s *Spec) recycle(e *Eval, rows []int, y []float64) error {
-	d, n := s.Node.Shape.Size(), s.Recycled
+func recycle(s *Spec, e *Eval, rows []int, y []float64) error {
+	d, n := s.Node.Shape.Size(), s.Sequence.Recycled
 	for i, at := range rows {
-		if at == 0 || !s.Recycles(e, at) {
+		if at == 0 || !s.Sequence.Recycles(e, at) {
 			continue
 		}
 		before, m := e, e.memo[n]

@@ -34,9 +34,14 @@ type Spec struct {
 	Route     Route
 	Rope      Rope
 	Attention Attention
-	Scan      func(h int) int // group of a scan's head
+	Sequence  Sequence
+}
 
-	// Recycled is the node whose value of the row before has in place of the node's own where Recycles says so.
+// Sequence are the settings of a node that rows before matter to.
+type Sequence struct {
+	Scan func(h int) int // group of a scan's head
+
+	// Recycled is the node whose value of the row before stands in place of the node's own where Recycles says so.
 	Recycled *graph.Node
 	Recycles func(e *Eval, at int) bool
 }
@@ -136,7 +141,7 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 		s.Attention = x
 	}
 	if groups := Groups(n); groups > 0 {
-		s.Scan = func(h int) int { return h * groups / n.Shape[0] }
+		s.Sequence.Scan = func(h int) int { return h * groups / n.Shape[0] }
 	}
 	return s
 }

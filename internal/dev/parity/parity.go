@@ -29,12 +29,12 @@ const (
 	Single   Condition = "single"   // one fault, all taps
 	Pictures Condition = "pictures" // one fault in preparing pictures, in the tower or in pictures' rows, all taps
 	Multi    Condition = "multi"    // 2 to 5 faults, all taps
-	Within   Condition = "within"   // 2 to 5 faults, of which 2 or 3 in one equation; PyTorch's modules are the only taps
+	Within   Condition = "within"   // 2 to 5 faults, 2 or 3 of them in one equation; taps of PyTorch's modules alone
 	Clean    Condition = "clean"    // none: every class of rounding, and the same function written otherwise
 	Probe    Condition = "probe"    // the engine is right, its probe is broken
 	Coarse   Condition = "coarse"   // one fault; the layers' outputs are the only taps
 	Logits   Condition = "logits"   // one fault, no taps
-	Right    Condition = "right"    // none: every class and precision of keys and values, through taps of every coarseness
+	Right    Condition = "right"    // none: every class and precision of keys and values, taps of every coarseness
 )
 
 // Conditions are all of them, in the order of tables.

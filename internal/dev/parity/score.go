@@ -75,7 +75,8 @@ func join(all []Place) []Place {
 	joined := []Place{}
 	for _, p := range all {
 		i := slices.IndexFunc(joined, func(q Place) bool {
-			return q.Cause == p.Cause && q.Op == p.Op && q.Tower == p.Tower && (len(q.Layers) == 0) == (len(p.Layers) == 0) &&
+			return q.Cause == p.Cause && q.Op == p.Op && q.Tower == p.Tower &&
+				(len(q.Layers) == 0) == (len(p.Layers) == 0) &&
 				slices.Equal(q.Span, p.Span)
 		})
 		if i < 0 {

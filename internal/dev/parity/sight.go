@@ -20,8 +20,8 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// pictured lists the faults shown by pictures alone: of preparation, of the place in a prompt, of the tower, and of rows
-// in the text.
+// pictured lists the faults shown by pictures alone: of preparation, of the place in a prompt, of the tower, and of
+// rows in the text.
 func (m *Model) pictured() (all []mistake.Fault) {
 	if m.Eye == nil {
 		return nil
@@ -93,8 +93,8 @@ func (m *Model) draw(wrong []mistake.Fault, count int, r *rand.Rand) (set []mist
 // shown are the names of the prompts' pictures, behind the seed.
 var shown = [][]string{{"noise.png"}, {"photo.jpg", "glass.png"}}
 
-// seeing returns prompts with a picture, and with a photo and a transparent picture of equal size, for mix-ups. The seed
-// decides texts and pictures. The last tokens of the second prompt are decoded singly.
+// seeing returns prompts with a picture, and with a photo and a transparent picture of equal size, for mix-ups. The
+// seed decides texts and pictures. The last tokens of the second prompt are decoded singly.
 func (m *Model) seeing(seed uint64) ([]*lab.Prompt, error) {
 	r := random(seed, m.Name+"prompts")
 	text := func(count int) string {

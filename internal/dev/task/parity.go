@@ -93,8 +93,8 @@ func parityTask(ctx context.Context, args []string, out, log io.Writer) error {
 	fs.Usage = func() { fmt.Fprint(log, parityHelp, fs.FlagUsages()) }
 	fs.StringVar(&f.models, "models", "", "`folder` of Hugging Face folders and GGUF files (default: the demo)")
 	fs.StringSliceVar(&f.only, "only", nil, "`names` of the models in it to take")
-	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, pictures, multi, within, clean, probe, "+
-		"coarse, logits, right, all")
+	fs.StringSliceVar(&f.faults, "faults", []string{"all"}, "`conditions`: single, pictures, multi, within, clean, "+
+		"probe, coarse, logits, right, all")
 	fs.Uint64Var(&f.seed, "seed", 1, "`number` that seeds prompts, sets and the order")
 	fs.IntVar(&f.sets, "sets", 24, "random `sets` of faults for each model")
 	fs.IntVar(&f.every, "every", 1, "run one case in `N`")
@@ -146,9 +146,8 @@ func (f *parityFlags) options() (o parity.Options, err error) {
 		case slices.Contains(parity.Conditions, condition):
 			o.Conditions = append(o.Conditions, condition)
 		default:
-			return o, fmt.Errorf("--faults %s: want single, pictures, multi, within, clean, probe, coarse, logits, right "+
-				"or all",
-				name)
+			return o, fmt.Errorf("--faults %s: want single, pictures, multi, within, clean, probe, coarse, logits, "+
+				"right or all", name)
 		}
 	}
 	return o, nil

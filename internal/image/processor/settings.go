@@ -168,7 +168,8 @@ func (s *settings) effects() map[string]any {
 		all["size.longest_edge"] = s.Size.Longest // the patch is the tower's
 	case "Lfm2VlImageProcessor":
 		g := s.gridSettings
-		all["downsample_factor"], all["min_image_tokens"], all["max_image_tokens"] = g.Downsample, g.MinTokens, g.MaxTokens
+		all["downsample_factor"] = g.Downsample
+		all["min_image_tokens"], all["max_image_tokens"] = g.MinTokens, g.MaxTokens
 		all["max_pixels_tolerance"], all["do_image_splitting"] = g.Tolerance, is(s.Splitting) && g.MaxTiles > 1
 		if all["do_image_splitting"] == true {
 			all["min_tiles"], all["max_tiles"], all["tile_size"] = g.MinTiles, g.MaxTiles, g.TileSize

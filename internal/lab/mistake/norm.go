@@ -166,7 +166,7 @@ func otherStates(p *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	norm, own := n.In[0], p.g.Node(n.State.Recycles)
-	bare := func(s *reference.Spec) { s.Recycled = own.In[0] }
+	bare := func(s *reference.Spec) { s.Sequence.Recycled = own.In[0] }
 	const before = "before the norm"
 	from := 2 // the first row with a draft before
 	if _, first := p.Wrong(n); first != WholePrompt {
@@ -176,7 +176,7 @@ func otherStates(p *Proposer, n *graph.Node) []*Hypothesis {
 		edit(n, "feeds the head the model's state before the last norm", detail{"state": before}, reads(0, norm.In[0])),
 		edit(n, "feeds the head the model's state normed twice", detail{"state": "normed twice"},
 			after(func(e *reference.Eval, s *reference.Spec, at int, row []float64) error {
-				if at == 0 || s.Recycles(e, at) {
+				if at == 0 || s.Sequence.Recycles(e, at) {
 					return nil
 				}
 				y, err := e.Spec(norm).Norm(e, row)
@@ -191,7 +191,7 @@ func otherStates(p *Proposer, n *graph.Node) []*Hypothesis {
 			passes(0)),
 		edit(n, "keeps the states of drafts, where the verified rows of the model have others",
 			detail{"state": "the draft's"}, func(s *reference.Spec) {
-				s.Recycles = func(e *reference.Eval, at int) bool { return at >= from }
+				s.Sequence.Recycles = func(e *reference.Eval, at int) bool { return at >= from }
 			}),
 	}
 	if !p.Decodes {

@@ -345,7 +345,7 @@ func otherScanGroups(_ *Proposer, n *graph.Node) []*Hypothesis {
 		return nil
 	}
 	return []*Hypothesis{edit(n, fmt.Sprintf("gives head h the group h mod %d", groups), detail{"map": "modulo"},
-		func(s *reference.Spec) { s.Scan = func(h int) int { return h % groups } })}
+		func(s *reference.Spec) { s.Sequence.Scan = func(h int) int { return h % groups } })}
 }
 
 // lostSkips lists scans without their skip connection.
