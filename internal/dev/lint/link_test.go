@@ -89,7 +89,7 @@ func needsBuild(t *testing.T) {
 }
 
 // TestHelloSize: the README's program, for Linux on amd64, which links what runs a model on the CPU and nothing
-// else. Without symbols it has 7.9 MB: 0.3 see pictures and decode them, 0.1 are for receipts, 0.2 find models by names, 0.2 are for grids of GGUF
+// else. Without symbols it has 8.2 MB: 0.2 are fourteen families more, 0.3 see pictures and decode them, 0.1 are for receipts, 0.2 find models by names, 0.2 are for grids of GGUF
 // types, and 0.5 for folders of quantized weights, whose modules are named by regular expressions. What goes beyond should be linked only where a program asks for it.
 func TestHelloSize(t *testing.T) {
 	needsBuild(t)
@@ -97,8 +97,8 @@ func TestHelloSize(t *testing.T) {
 	goTool(t, "build", "-trimpath", "-o", path, "./internal/dev/lint/testdata/hello")
 	full, stripped := sizes(t, path)
 	t.Logf("%d bytes, %d without symbols", full, stripped)
-	if full > 11.4e6 || stripped > 8.0e6 {
-		t.Errorf("the program has %d bytes, %d without symbols: at most 11.4 and 8.0 MB are wanted", full, stripped)
+	if full > 11.8e6 || stripped > 8.3e6 {
+		t.Errorf("the program has %d bytes, %d without symbols: at most 11.8 and 8.3 MB are wanted", full, stripped)
 	}
 	said(t, "README.md", "The program above", full, stripped, 0.2)
 	said(t, "docs/ARCHITECTURE.md", "A program that only generates text", full, stripped, 0.2)
@@ -123,8 +123,8 @@ func TestCommand(t *testing.T) {
 	}
 	full, stripped := sizes(t, path)
 	t.Logf("%d bytes, %d without symbols", full, stripped)
-	if full > 46.6e6 || stripped > 35.5e6 {
-		t.Errorf("the command has %d bytes, %d without symbols: at most 46.6 and 35.5 MB are wanted", full, stripped)
+	if full > 47.5e6 || stripped > 36.2e6 {
+		t.Errorf("the command has %d bytes, %d without symbols: at most 47.5 and 36.2 MB are wanted", full, stripped)
 	}
 	said(t, "docs/ARCHITECTURE.md", "The command", full, stripped, 1)
 }
