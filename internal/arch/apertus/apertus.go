@@ -4,7 +4,8 @@
 // head of queries and keys.
 //
 // Source: transformers, models/apertus/modeling_apertus.py; Apertus Team 2025, arXiv:2509.14233; Huang and Schlag
-// 2024, arXiv:2411.13010. published.json has the values of transformers' ApertusConfig, and the sizes of Apertus-8B.
+// 2024, arXiv:2411.13010. published.json has Apertus-8B's values by memory: these were not
+// compared with the publisher's file.
 package apertus
 
 import (

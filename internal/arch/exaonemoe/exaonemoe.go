@@ -7,7 +7,7 @@
 //
 // Source: transformers, models/exaone_moe/modeling_exaone_moe.py; llama.cpp, src/models/exaone-moe.cpp; SGLang,
 // models/exaone_moe_mtp.py. published.json: TensorRT-LLM, its test of exaone_moe; the numbers of layers, of tokens in a
-// window and of words are the model card's.
+// window and of words were not compared with the publisher's file.
 package exaonemoe
 
 import (

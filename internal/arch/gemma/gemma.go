@@ -4,7 +4,8 @@
 // output; tanh GELU; heads whose width together is not the model's.
 //
 // Source: transformers, models/gemma/modeling_gemma.py; Gemma Team 2024,
-// arXiv:2403.08295. published.json has the values of transformers' GemmaConfig, with the sizes of google/gemma-2b.
+// arXiv:2403.08295. published.json has the values of transformers' GemmaConfig, with the sizes of
+// google/gemma-2b; its activation was not compared with the publisher's file.
 package gemma
 
 import (
