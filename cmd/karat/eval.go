@@ -78,13 +78,16 @@ func newEvalCommand() *cobra.Command {
 
 // openModel opens the model at path, or the demo, for windows of tokens tokens, and prints notes about the model for
 // the user.
-func (x *call) openModel(path string, tokens int) *eval.Model {
+func (x *call) openModel(path string, tokens int) (*eval.Model, error) {
 	sayDemo(path, x.log)
-	m := must(x.openFiles(path, "", tokens))
+	m, err := x.openFiles(path, "", tokens)
+	if err != nil {
+		return nil, err
+	}
 	for _, n := range m.Notes {
 		x.note(n)
 	}
-	return &eval.Model{Files: *m}
+	return &eval.Model{Files: *m}, nil
 }
 
 // windowsOf cuts the text for m, where w is not a file's windows.
@@ -122,7 +125,7 @@ func (f *evalFlags) run(x *call) error {
 		w = must(file.Windows(f.windows))
 		e.Base, f.context = file, w.Context
 	}
-	m := x.openModel(path, f.context)
+	m := must(x.openModel(path, f.context))
 	defer m.Close()
 	w = must(f.windowsOf(x, m, w))
 	o.Engine.Context, o.Engine.Budget = w.Context, int64(f.engine.budget)
@@ -133,7 +136,7 @@ func (f *evalFlags) run(x *call) error {
 	defer runner.Close()
 	e.Model = runner
 	if f.base != "" {
-		b := x.openModel(f.base, f.context)
+		b := must(x.openModel(f.base, f.context))
 		defer b.Close()
 		throw(m.SameTokens(b, w))
 		o.Adapters = nil
@@ -246,7 +249,7 @@ func (f *imatrixFlags) run(x *call) error {
 	path := must(x.find())
 	throw(refuseOverwrite("-o "+f.output, f.output, path, f.text)) // a file may be read and replaced
 	throw(atomicfile.Check(f.output))
-	m := x.openModel(path, f.context)
+	m := must(x.openModel(path, f.context))
 	defer m.Close()
 	all := must(f.before(m.Graph))
 	w := must(f.cut(x, m, eval.Calibration))

@@ -36,7 +36,9 @@ func (f *importFlags) open(src string) (*lab.Import, error) {
 		return nil, usagef("--shape and --name are of a single array: --from does not work with them")
 	}
 	resolve(&f.model)
-	throw(refuseOverwrite("-o "+f.out, f.out, src, f.golden, f.model))
+	if err := refuseOverwrite("-o "+f.out, f.out, src, f.golden, f.model); err != nil {
+		return nil, err
+	}
 	if f.shape != nil || f.name != "" {
 		return lab.OpenArray(src, f.name, f.shape)
 	}
@@ -44,11 +46,16 @@ func (f *importFlags) open(src string) (*lab.Import, error) {
 }
 
 func (f *importFlags) run(x *call, src string) error {
-	in := must(f.open(src))
+	in, err := f.open(src)
+	if err != nil {
+		return err
+	}
 	defer in.Close()
 	var gold *lab.Record
 	if f.golden != "" {
-		gold = must(lab.ReadRecord(f.golden))
+		if gold, err = lab.ReadRecord(f.golden); err != nil {
+			return err
+		}
 		defer gold.Close()
 	}
 	var g *graph.Graph
@@ -58,11 +65,19 @@ func (f *importFlags) run(x *call, src string) error {
 			"the logits are of that one in its place (--model tells)")
 	}
 	if f.model != "" {
-		m := must(openCheckpoint(f.model))
+		m, err := openCheckpoint(f.model)
+		if err != nil {
+			return err
+		}
 		defer m.Close()
-		g, _ = must2(model.Graph(x.ctx, m, 0))
+		if g, _, err = model.Graph(x.ctx, m, 0); err != nil {
+			return err
+		}
 		if in.Form == lab.FormLogits {
-			t := must(m.Tokenizer())
+			t, err := m.Tokenizer()
+			if err != nil {
+				return err
+			}
 			if bos, ok := t.BOS(); ok && t.AddsBOS() {
 				in.Begin(int32(bos))
 			}
@@ -72,21 +87,32 @@ func (f *importFlags) run(x *call, src string) error {
 }
 
 func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.Record) error {
-	w := must(lab.Create(f.out))
+	w, err := lab.Create(f.out)
+	if err != nil {
+		return err
+	}
 	defer w.Close()
 	w.Names = cmp.Or(in.Names, lab.NamesAuto)
 	n, left := 0, leftOut{}
-	throw(in.Each(func(p *lab.Prompt) error {
+	err = in.Each(func(p *lab.Prompt) error {
 		n++
-		throw(x.ctx.Err())
+		if err := x.ctx.Err(); err != nil {
+			return err
+		}
 		if gold != nil {
-			throw(p.Take(gold.Prompt(p.Index)))
+			if err := p.Take(gold.Prompt(p.Index)); err != nil {
+				return err
+			}
 		}
 		if g != nil {
-			left.add(must(p.Translate(g, in.Names)))
+			unplaced, err := p.Translate(g, in.Names)
+			if err != nil {
+				return err
+			}
+			left.add(unplaced)
 		}
 		return w.Add(p)
-	}))
+	})
 	if g != nil {
 		w.Names = lab.NamesKarat
 	}
@@ -94,8 +120,12 @@ func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.R
 	if in.Numerics != nil {
 		numerics = in.Numerics
 	}
-	throw(x.ctx.Err())
-	throw(w.Commit(numerics))
+	if err = cmp.Or(err, x.ctx.Err()); err != nil {
+		return err
+	}
+	if err := w.Commit(numerics); err != nil {
+		return err
+	}
 	if f.json {
 		return x.json(&labFile{Path: f.out, Form: in.Form, Prompts: n, Notes: in.Notes, LeftOut: left.counts})
 	}

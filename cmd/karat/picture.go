@@ -63,10 +63,9 @@ func readImage(ctx context.Context, text string) (karat.Image, error) {
 }
 
 // readImages reads pictures. "-" is standard input, which then holds no text.
-func (x *call) readImages(paths []string) (all []karat.Part) {
+func (x *call) readImages(paths []string) (all []karat.Part, err error) {
 	for _, path := range paths {
 		var part karat.Image
-		var err error
 		if path == "-" {
 			const name = "standard input"
 			var data string
@@ -78,10 +77,12 @@ func (x *call) readImages(paths []string) (all []karat.Part) {
 		} else {
 			part, err = readImage(x.ctx, path)
 		}
-		throw(err)
+		if err != nil {
+			return nil, err
+		}
 		all = append(all, part)
 	}
-	return all
+	return all, nil
 }
 
 // addImage keeps a picture for the next message.

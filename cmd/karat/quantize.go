@@ -223,7 +223,7 @@ func (f *targetFlags) choose(x *call, path string, o *convert.QuantizeOptions) (
 	}
 	file := must(gguf.Open(path))
 	defer file.Close()
-	m := x.openModel(path, f.text.context)
+	m := must(x.openModel(path, f.text.context))
 	defer m.Close()
 	a := autoquant.Options{Model: m, Tensors: file.Tensors(), Alignment: file.Alignment, Threads: o.Threads,
 		Rules: o.Rules}

@@ -108,7 +108,7 @@ func (f *runFlags) text(x *call) (string, bool, error) {
 
 func (f *runFlags) run(x *call) error {
 	o, g := must2(f.options(x.changed))
-	f.chat.images = x.readImages(f.images)
+	f.chat.images = must(x.readImages(f.images))
 	prompt, ok := must2(f.text(x))
 	if !ok && len(f.images) > 0 {
 		return usagef("--image needs a prompt; in a chat /image shows a picture")

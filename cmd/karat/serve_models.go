@@ -288,7 +288,7 @@ func (f *serveFlags) configure(c *command) (more []modelSpec, err error) {
 		return nil, err
 	}
 	text := must(readWhole(f.config, maxConfig))
-	if err = catch(func() (err error) { more, err = f.read(c, []byte(text)); return err }); err != nil {
+	if more, err = f.read(c, []byte(text)); err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", f.config, err)}
 	}
 	return more, nil
@@ -331,8 +331,12 @@ func settings(text []byte) (all []configValue, err error) {
 
 // read sets flags by a file's text.
 func (f *serveFlags) read(c *command, text []byte) (more []modelSpec, err error) {
+	all, err := settings(text)
+	if err != nil {
+		return nil, err
+	}
 	var list []json.RawMessage
-	for _, s := range must(settings(text)) {
+	for _, s := range all {
 		switch {
 		case s.name == "models":
 			if err := json.Unmarshal(s.value, &list); err != nil {
@@ -341,12 +345,13 @@ func (f *serveFlags) read(c *command, text []byte) (more []modelSpec, err error)
 		case s.name == "config" || s.name == "check-config" || s.name == "help" || c.Flags().Lookup(s.name) == nil:
 			return nil, fmt.Errorf("%q is no flag of serve", s.name)
 		case !c.Flags().Changed(s.name):
-			throw(set(c, s))
+			if err := set(c, s); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for i, m := range list { // after the flags, common to all models
-		var spec modelSpec
-		err := catch(func() (err error) { spec, err = f.readModel(m); return err })
+		spec, err := f.readModel(m)
 		if err != nil {
 			return nil, fmt.Errorf("models[%d]: %w", i, err)
 		}
@@ -384,7 +389,10 @@ func set(c *command, s configValue) error {
 
 // readModel reads a model of a file: its path, and its own flags.
 func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
-	all := must(settings(text))
+	all, err := settings(text)
+	if err != nil {
+		return m, err
+	}
 	var own servedFlags
 	c := &command{Command: &cobra.Command{}, words: helpWords()["serve"]}
 	own.add(c)
@@ -400,13 +408,20 @@ func (f *serveFlags) readModel(text []byte) (m modelSpec, err error) {
 		if s.name == "lora" {
 			own.engine.lora = nil
 		}
-		throw(set(c, s))
+		if err := set(c, s); err != nil {
+			return m, err
+		}
 	}
-	m.options = must(own.engine.options(c.Flags().Changed))
+	if m.options, err = own.engine.options(c.Flags().Changed); err != nil {
+		return m, err
+	}
 	if m.path == "" {
 		return m, errors.New("path is missing: want a model's file, folder or name")
 	}
-	named := must(namedModel(m.path))
+	named, err := namedModel(m.path)
+	if err != nil {
+		return m, err
+	}
 	m.path, m.aliases, m.keep = named.Path, own.aliases, time.Duration(own.keep)
 	m.name = cmp.Or(own.name, named.Name, modelName(m.path))
 	return m, nil
