@@ -120,8 +120,8 @@ func (b *steady) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end sends the answer and reads the rest of a body: an end of the connection would take the answer from a client that
-// is still sending. A client that waits to be asked for its body sends none.
+// end sends the answer and reads the rest of a body: an end of the connection would take the answer from a client
+// still sending. A client waiting to be asked for the body sends nothing.
 func (b *steady) end(w http.ResponseWriter, r *http.Request) {
 	if b.over {
 		return

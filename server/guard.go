@@ -30,7 +30,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	return who, who.admit(r.URL.Path, s.now())
 }
 
-// isOpen reports whether a request needs no key: of the health, and of the page, which asks its reader for the key.
+// isOpen reports whether a request needs no key: of the health, and of the page, where the reader gives the key.
 func isOpen(pages map[string]http.Handler, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

@@ -54,7 +54,7 @@ type Options struct {
 	ReceiptKey ed25519.PrivateKey      // signs receipts of answers; nil makes none
 	Store      string                  // folder of files and batches; "" has none
 	Trace      func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
-	Pages      map[string]http.Handler // by paths, including /; they need no key
+	Pages      map[string]http.Handler // by paths, including /, for readers without a key
 	Log        *slog.Logger            // of requests, without their texts; nil is none
 }
 

@@ -135,11 +135,11 @@ func define(name string, run func(*call) error) *command {
 	return c
 }
 
-// thrown is the error of a command, on its way from throw to catch.
+// thrown is the error of a command, between throw and catch.
 type thrown struct{ error }
 
-// throw ends a command with an error; nil ends nothing. Only what a command runs, and what passes errors on as they
-// are, may throw: a caller that adds to an error never sees a thrown one.
+// throw ends a command with an error; nil ends nothing. Only what a command runs, and what passes errors on unchanged,
+// may throw: a caller that adds to an error never sees a thrown one.
 func throw(err error) {
 	if err != nil {
 		panic(thrown{err})

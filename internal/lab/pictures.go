@@ -98,7 +98,7 @@ type Eye struct {
 	Prepare func(data []byte) (*Shown, error)
 }
 
-// OpenEye opens the part of a model that sees, for pictures whose paths begin in a folder.
+// OpenEye opens the seeing part of a model, for pictures with paths beginning in a folder.
 func OpenEye(c *checkpoint.Checkpoint, t *tokenizer.Tokenizer, b backend.Backend, folder string) (*Eye, error) {
 	m, err := vision.Open(c.Tower, b, "")
 	if err != nil {

@@ -5,7 +5,7 @@
 //
 // Source: transformers, models/gemma/modeling_gemma.py; Gemma Team 2024,
 // arXiv:2403.08295. published.json has the values of transformers' GemmaConfig, with the sizes of
-// google/gemma-2b; its activation was not compared with the publisher's file.
+// google/gemma-2b; the activation was not compared with the publisher's file.
 package gemma
 
 import (

@@ -19,7 +19,7 @@ func Applicable(g *graph.Graph) []Fault {
 	})
 }
 
-// Pictured lists every possible mistake in a model's text that only a prompt with pictures shows.
+// Pictured lists every possible mistake in a model's text shown by prompts with pictures alone.
 func Pictured(g *graph.Graph) []Fault {
 	return possible(g, func(m *entry) []string { return m.pictured })
 }

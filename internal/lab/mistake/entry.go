@@ -34,7 +34,7 @@ type entry struct {
 	one      bool                                         // whether the usual place is the first of several, not all
 	apart    bool                                         // whether nodes of other operations are other answers
 	whole    bool                                         // whether only all layers and places at once are worth a test
-	pictured []string                                     // values that only a prompt with pictures shows; "" is one
+	pictured []string                                     // values shown by pictures alone, "" among the values
 	windows  bool                                         // whether a prompt longer than the window shows the mistake
 }
 

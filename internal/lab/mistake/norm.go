@@ -160,7 +160,7 @@ func normsOf(change func(x []float64)) reference.Edit {
 	})
 }
 
-// otherStates lists other states that feed a head for drafts: for the model's rows and for the recycled.
+// otherStates lists other states feeding a head for drafts: for the model's rows and for the recycled.
 func otherStates(p *Proposer, n *graph.Node) []*Hypothesis {
 	if n.State == nil || n.State.Recycles == "" {
 		return nil

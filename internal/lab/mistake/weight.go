@@ -155,8 +155,8 @@ func lostWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	return all
 }
 
-// lostRows lists rows that an operation does not compute: a step's last one, the rows of a step behind its last full
-// tile, and the rows behind its first tile.
+// lostRows lists rows left out by an operation: a step's last, the rows of a step behind its last full
+// tile, and the rows behind the first tile.
 func lostRows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if !p.Lacks(n) {
 		return nil

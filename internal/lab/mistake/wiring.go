@@ -84,7 +84,7 @@ func Behind(n *graph.Node) *graph.Node {
 	return n
 }
 
-// isTower reports whether the graph is of the part that sees, without tokens and logits.
+// isTower reports whether the graph is of the seeing part, without tokens and logits.
 func (w *Wiring) isTower() bool { return w.g.Nodes[0].Op == graph.Patches }
 
 // Head returns the product behind the logits; nil in a tower.
