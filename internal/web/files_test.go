@@ -81,7 +81,7 @@ func (p *tab) localFile(path string) (text string) {
 	p.t.Helper()
 	p.choose(path)
 	text, model, _ := strings.Cut(do[string](p, fmt.Sprintf(continued, "tiny.gguf")), "|")
-	if !strings.Contains(model, "processor") {
+	if !strings.Contains(model, "CPU") {
 		p.t.Errorf("a local file: %q", model)
 	}
 	said := do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 120); return text('#proof-result') + text('#notes [role=alert]')`)
@@ -98,7 +98,7 @@ func (p *tab) localParts(parts []string, text string) {
 	backwards := slices.Clone(parts)
 	slices.Reverse(backwards)
 	p.choose(backwards...)
-	if got := do[string](p, fmt.Sprintf(continued, "split-00001")); !strings.HasPrefix(got, text+"|") || !strings.Contains(got, "WebGPU") {
+	if got := do[string](p, fmt.Sprintf(continued, "split-00001")); !strings.HasPrefix(got, text+"|") || !strings.Contains(got, "GPU") {
 		p.t.Errorf("the parts of a split file on the GPU: %q, want %q", got, text)
 	}
 	p.choose(parts[len(parts)-1])
@@ -138,7 +138,7 @@ func (p *tab) keepParts(url string, parts []string, text string) {
 	if got := do[string](q, use); !strings.HasPrefix(got, text+"|") {
 		p.t.Errorf("in a second tab: %q, want %q", got, text)
 	}
-	if said := do[string](q, fmt.Sprintf(fetching+`await list(); press('%s', 'Delete'); return failed('taken')`, name)); !strings.Contains(said, "Another tab") {
+	if said := do[string](q, fmt.Sprintf(fetching+`await list(); press('%[1]s', 'Delete'); press('%[1]s', 'Delete for good'); return failed('taken')`, name)); !strings.Contains(said, "Another tab") {
 		p.t.Errorf("what another tab uses is deleted: %q", said)
 	}
 	for _, e := range q.errors() {

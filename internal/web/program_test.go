@@ -134,7 +134,7 @@ const continueText = `$('#mode').value = 'text'; $('#mode').dispatchEvent(new Ev
 
 func useProgram(t *testing.T, p *tab, url string, gone *atomic.Bool) {
 	p.visit(url) // where the GPU is a program the processor is chosen
-	if said := do[string](p, `await ready(60); return text('#model') + '|' + text('#notes')`); strings.Contains(said, "offers no WebGPU") {
+	if said := do[string](p, `await ready(60); return $('.badge').textContent`); strings.Contains(said, "offers no WebGPU") {
 		golden.Lacking(t, said)
 	}
 	do[any](p, `localStorage.setItem('backend', 'webgpu')`)
@@ -186,17 +186,17 @@ func loseGPU(t *testing.T, p *tab) {
 	}
 	p.look("program-shader")
 	said = do[string](p, tell+`press('Use the processor'); await ready(60); `+continueText+`return await answered(1) + '|' + text('#model')`)
-	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "processor") {
+	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "CPU") {
 		t.Errorf("without shaders the processor says %q", said)
 	}
-	said = do[string](p, tell+`channel.postMessage('mend'); $('#open-models').click(); $('#demo').click(); await until('the GPU', () => text('#model').includes('WebGPU,'), 60); await ready();
+	said = do[string](p, tell+`channel.postMessage('mend'); $('#open-models').click(); $('#demo').click(); await until('the GPU', () => text('#model').includes('GPU'), 60); await ready();
 		$('#max-tokens').value = 4000; ask('func main() {'); await until('some', () => answers()[0]?.length > 20, 60); channel.postMessage('lose'); return failed('lost')`)
 	if !strings.Contains(said, "GPU was lost") {
 		t.Errorf("a lost GPU says %q", said)
 	}
 	p.look("program-lost")
 	said = do[string](p, tell+`press('Load it again'); await until('the model', () => !$('#model b'), 10); await ready(60); `+continueText+`return await answered(1) + '|' + text('#model')`)
-	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "WebGPU,") {
+	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "GPU") {
 		t.Errorf("after the loss it says %q", said)
 	}
 }
@@ -207,7 +207,7 @@ func withoutGPU(t *testing.T, p *tab, url string) {
 	p.visit(url + "?without")
 	do[any](p, `await ready(60); `+continueText+`await until('a token', () => answers()[0], 60)`)
 	t.Logf("without a GPU: the first token after %v", time.Since(start))
-	said := do[string](p, `return await answered(1) + '|' + text('#notes') + '|' + text('.turn.assistant .stats')`)
+	said := do[string](p, `return await answered(1) + '|' + $('.badge').textContent + '|' + text('.turn.assistant .stats')`)
 	if !strings.HasPrefix(said, " blue.") || !strings.Contains(said, "offers no WebGPU") {
 		t.Errorf("without a GPU the page says %q", said)
 	}

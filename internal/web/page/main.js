@@ -102,11 +102,9 @@ function badge(served) {
 	const gpu = info.backend === 'webgpu', why = [];
 	if (served) why.push(h('p', { t: ['onServer', { host: location.host }] }));
 	else if (gpu) why.push(h('p', null, 'WebGPU, ' + (info.adapter?.name || '')), info.adapter?.kind === 'cpu' ? h('p', { t: 'fallback' }) : null);
-	else why.push(h('p', { t: adapters?.why && !hasGPU() ? 'onCPU' : adapters?.why ? 'noAdapter' : adapters?.[0]?.kind === 'cpu' ? 'onCPUFallback' : 'onCPUChosen' }), adapters?.why ? h('code', { dir: 'auto', lang: 'en' }, adapters.why) : null);
+	else why.push(h('p', { t: !adapters?.why ? adapters?.[0]?.kind === 'cpu' ? 'onCPUFallback' : 'onCPUChosen' : /has no WebGPU/.test(adapters.why) ? 'onCPU' : 'noAdapter' }), adapters?.why ? h('code', { dir: 'auto', lang: 'en' }, adapters.why) : null);
 	return h('details', { class: 'badge' }, h('summary', { t: served ? 'server' : gpu ? 'gpu' : 'cpu' }), h('div', { class: 'card pop' }, why));
 }
-
-const hasGPU = () => 'gpu' in navigator;
 
 const memory = s => !s ? '' : s.gpuBytes ? t('memoryBoth', { own: bytes(s.wasmBytes), gpu: bytes(s.gpuBytes) }) : bytes(s.wasmBytes || 0);
 
