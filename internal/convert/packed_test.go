@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,4 +66,39 @@ func floatsOf(t *testing.T, path string) (types map[string]tensor.DType, values 
 		types[x.Name], values[x.Name] = x.DType, v
 	}
 	return types, values
+}
+
+// TestPackedMultiplied converts packed folders of a model whose multipliers GGUF's weights have: weights with multipliers
+// are F32, as a note says, and all values are as of the folder without packing.
+func TestPackedMultiplied(t *testing.T) {
+	p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == "mlx-4-bits" })]
+	dir := t.TempDir()
+	here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+	if err := packed.Folders(golden.Model(t, "falconh1"), here, there, p, nil); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, here, here+".gguf", convert.Options{})
+	run(t, there, there+".gguf", convert.Options{})
+	got, values := floatsOf(t, here+".gguf")
+	_, plain := floatsOf(t, there+".gguf")
+	for name, v := range plain {
+		if !slices.Equal(values[name], v) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	n := 0
+	for name, want := range map[string]tensor.DType{"ffn_up": tensor.Q4_1, "ffn_down": tensor.F32, "attn_q": tensor.F32} {
+		if d := got["blk.0."+name+".weight"]; d != want {
+			t.Errorf("%s is %v, want %v", name, d, want)
+		}
+	}
+	for _, d := range got {
+		if d == tensor.Q4_1 {
+			n++
+		}
+	}
+	if len(r.Notes) != 2 || !strings.HasSuffix(r.Notes[0], fmt.Sprintf(" read %d as Q4_1, which hold the same values", n)) ||
+		!strings.Contains(r.Notes[1], " become F32, ") {
+		t.Errorf("notes %q, %d weights of Q4_1", r.Notes, n)
+	}
 }

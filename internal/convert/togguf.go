@@ -42,7 +42,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		plain = c.to.Most
 	}
 	var jobs []job
-	packed := map[tensor.DType]int{}
+	packed, changed := map[tensor.DType]int{}, 0
 	for _, f := range factors {
 		v := vector(f.Name+".weight", f.Values)
 		jobs = append(jobs, job{in: v, out: v})
@@ -51,22 +51,26 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		w.Tensor = quant.ToGGUF(w.Tensor)
 		j := newJob(m, w.Tensor, w.GGUF, plain)
 		if (w.IsDecoded() || m.Packing != "" && w.DType == tensor.F32) && len(w.Shape) > 1 {
-			packed[w.DType]++
-			if keep {
+			if keep && (j.times != nil || j.value != nil) {
+				j.out.DType = tensor.F32
+				changed++
+			} else if packed[w.DType]++; keep {
 				j.out.DType = w.DType
 			}
+		} else if keep && w.DType.Quantized() {
+			j.out.DType = w.DType
 		}
-		if keep && w.DType.Quantized() { // the converter calls files of MXFP4 so
-			name := w.DType.String()
-			if w.DType == tensor.MXFP4 {
+		if j.out.DType.Quantized() { // the converter calls files of MXFP4 so
+			name := j.out.DType.String()
+			if j.out.DType == tensor.MXFP4 {
 				name += "_MOE"
 			}
 			mix, _ := quantmix.Find(name)
-			j.out.DType, c.to.FileType = w.DType, mix.FileType
+			c.to.FileType = mix.FileType
 		}
 		jobs = append(jobs, j)
 	}
-	c.notePacked(m.Packing, packed, keep)
+	c.notePacked(m.Packing, packed, changed, keep)
 	keys := generalKeys(m.Arch, "model", c.src, jobs)
 	if c.to.Most.Quantized() {
 		metadata, err := gguf.MetadataOf(append(keys, own...))
@@ -86,21 +90,25 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	return c.writeGGUF(ctx, append(keys, text...), jobs)
 }
 
-// notePacked adds a note about packed weights, of which so many have each type of GGUF that holds their values.
-func (c *converter) notePacked(packing string, types map[tensor.DType]int, keep bool) {
+// notePacked adds notes about packed weights, of which so many have each type of GGUF that holds their values, and so
+// many have other values in GGUF.
+func (c *converter) notePacked(packing string, types map[tensor.DType]int, changed int, keep bool) {
 	var all []string
 	for _, d := range slices.Sorted(maps.Keys(types)) {
 		all = append(all, fmt.Sprintf("%d as %v", types[d], d))
-	}
-	if len(all) == 0 {
-		return
 	}
 	then := "which hold the same values"
 	if !keep {
 		then += ", and then to " + c.to.Name
 	}
-	c.result.Notes = append(c.result.Notes, fmt.Sprintf("packed weights (%s) are read %s, %s", packing,
-		strings.Join(all, ", "), then))
+	if len(all) > 0 {
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf("packed weights (%s) are read %s, %s", packing,
+			strings.Join(all, ", "), then))
+	}
+	if changed > 0 {
+		c.result.Notes = append(c.result.Notes, fmt.Sprintf("packed weights (%s) become F32, %d of them: GGUF has the "+
+			"values times the model's multipliers", packing, changed))
+	}
 }
 
 // newJob brings a folder's tensor into GGUF under its name there, without .weight.
