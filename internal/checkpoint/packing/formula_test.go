@@ -2,6 +2,7 @@ package packing
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -180,5 +181,29 @@ func TestFormulas(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestShortGroup reads GPTQ modules whose last group is short, where modules may differ: the size is of all modules or
+// the module's own, and is guessed where it divides the columns alone.
+func TestShortGroup(t *testing.T) {
+	const n, k, group = 32, 160, 64
+	s := &source{rand.New(rand.NewPCG(1, 7)), map[string]tensor.Tensor{}}
+	q, z, by := s.words("qweight", tensor.I32, k/8, n), s.words("qzeros", tensor.I32, 3, n/8), s.numbers("scales", 3, n)
+	const config = `{"quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq_v2", %s}}`
+	for _, settings := range []string{`"group_size": 64`, `"group_size": 64, "extra_config": {"lm_head": {"bits": 16}}`,
+		`"group_size": 64, "dynamic": {"-:lm_head": {}}`, `"group_size": 32, "extra_config": {"m.q_proj": {"group_size": 64}}`,
+		`"group_size": 32, "dynamic": {"+:.*k_proj": {"group_size": 70}, "+:.*q_proj": {"bits": 4, "group_size": 64}}`} {
+		for i, v := range values(t, fmt.Sprintf(config, settings), s.parts) {
+			r, c := i/k, i%k
+			want := by(c/group, r) * float32(int(q(c/8, r)>>(4*(c%8))&15)-int(z(c/group, r/8)>>(4*(r%8))&15))
+			if v != want {
+				t.Fatalf("%s: row %d, column %d: %v, want %v", settings, r, c, v, want)
+			}
+		}
+	}
+	for _, settings := range []string{`"group_size": 32, "extra_config": {"lm_head": {"group_size": 64}}`,
+		`"group_size": 32, "dynamic": {"-:m.q_proj": {"group_size": 64}, "+:proj": {"group_size": 64}}`} {
+		fails(t, fmt.Sprintf(config, settings), s.parts, "scales has 3 groups for 160 columns")
 	}
 }

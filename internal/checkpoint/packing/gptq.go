@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,7 +62,7 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	rows, bits, size := q.Shape[1], p.Bits, p.Group
 	zeros, ok := m.part("qzeros")
 	if len(p.Dynamic)+len(p.Extra) > 0 && ok && len(zeros.Shape) == 2 { // modules may differ in bits and groups
-		bits, size = zeros.Shape[1]*32/rows, 0
+		bits = zeros.Shape[1] * 32 / rows
 	}
 	if !slices.Contains([]int{2, 3, 4, 8}, bits) { // GPTQModel writes others in planes (PLANAR_BITS)
 		return q, fmt.Errorf("%d bits, expected 2, 3, 4 or 8", bits)
@@ -69,8 +70,10 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 	x := &matrix{codes: &codes{data: q.Data, bits: bits, line: 1, word: rows}, values: naturals, rows: rows,
 		columns: q.Shape[0] * 32 / bits, scale: byGroups(scales), halves: scales.DType == tensor.F16,
 		bounded: true}
-	if size == 0 {
-		size = upTo(x.columns, scales.Shape[0])
+	if len(p.Dynamic)+len(p.Extra) > 0 {
+		if size, err = p.own(m.name, x.columns, scales.Shape[0]); err != nil {
+			return q, err
+		}
 	}
 	groups, err := x.fit(scales, size)
 	if err == nil && q.Shape[0] != upTo(x.columns*bits, 32) {
@@ -98,6 +101,29 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 		return q, errors.New("g_idx is missing: config.json has desc_act")
 	}
 	return x.tensor(m, tensor.Shape{rows, x.columns})
+}
+
+// own returns the size of a module's groups where modules may differ, given the number of groups.
+func (p *gptq) own(module string, columns, groups int) (int, error) {
+	fits := func(size int) bool { return groups == 1 && size < 1 || size > 0 && upTo(columns, size) == groups }
+	if fits(p.Group) {
+		return p.Group, nil
+	}
+	for _, table := range []map[string]any{p.Dynamic, p.Extra} {
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			settings, _ := table[key].(map[string]any)
+			size, ok := settings["group_size"].(float64)
+			name, _, _ := parsePattern(strings.TrimPrefix(key, "+:")) // dynamic_get in GPTQModel's config.py
+			if ok && fits(int(size)) && (key == module || name.is != nil && name.matches(module)) {
+				return int(size), nil
+			}
+		}
+	}
+	if columns%groups != 0 {
+		return 0, fmt.Errorf("scales has %d groups for %d columns, and no group_size gives as many", groups,
+			columns)
+	}
+	return columns / groups, nil
 }
 
 // readTransposed returns codes and scales, whose columns are the weight's rows.
