@@ -1,6 +1,9 @@
 package packing
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // codes reads whole numbers of a few bits. The numbers of a line lie in 32-bit words in sequence, from the lowest bit
 // up, across the ends of words.
@@ -10,6 +13,7 @@ type codes struct {
 	line, word int      // distances, in words, from a line to the next, and from a line's word to its next
 	across     bool     // lines are columns, and places rows
 	order      *[8]byte // places within a word of eight; nil for the natural order
+	plus       uint32   // added to words by at
 }
 
 // awqOrder has the place of each of eight rows in a word (AWQ_REVERSE_ORDER in AutoAWQ's packing_utils.py).
@@ -26,7 +30,7 @@ func (c *codes) at(row, column int) byte {
 	}
 	bit := place * c.bits
 	i, from := line*c.line+bit/32*c.word, bit%32
-	v := uint64(c.load(i))
+	v := uint64(c.load(i) + c.plus)
 	if from+c.bits > 32 {
 		v |= uint64(c.load(i+c.word)) << 32
 	}
@@ -91,9 +95,14 @@ func (c *codes) readAcross(q []byte, row, from int) {
 	}
 }
 
-// grid returns the codes of rows and groups as numbers, with plus added and cut to their bits.
+// grid returns the codes of rows and groups as numbers, with plus added and cut to their bits. Plus is added to whole
+// words where these have whole codes: GPTQModel subtracts as much (convert_gptq_v2_to_v1_format_module), and a code
+// of 0 borrows from the next.
 func (c *codes) grid(plus byte) grid {
 	mask := byte(1<<c.bits - 1)
+	if 32%c.bits == 0 {
+		c.plus, plus = uint32(plus)*(math.MaxUint32/uint32(mask)), 0
+	}
 	return func(row, group int) float32 { return float32((c.at(row, group) + plus) & mask) }
 }
 

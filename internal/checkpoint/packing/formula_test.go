@@ -67,13 +67,59 @@ func e2m1Of(c byte) float32 {
 	return []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}[c&15]
 }
 
+// formula has the values of a weight of 32 rows and 64 columns, by row and column.
+type formula struct {
+	config string
+	value  func(s *source) func(r, c int) float32
+}
+
+// gptqFormula is GPTQ's of so many bits, with a number added to words of zero points.
+func gptqFormula(bits int, version string, plus uint32) formula {
+	const n, k = 32, 64
+	per, mask := 32/bits, uint32(1)<<bits-1
+	return formula{fmt.Sprintf(gptqConfig, bits, version), func(s *source) func(r, c int) float32 {
+		q, z := s.words("qweight", tensor.I32, k/per, n), s.words("qzeros", tensor.I32, k/32, n/per)
+		by := s.numbers("scales", k/32, n)
+		return func(r, c int) float32 {
+			code, zero := q(c/per, r)>>(bits*(c%per))&mask, (z(c/32, r/per)+plus)>>(bits*(r%per))&mask
+			return by(c/32, r) * float32(int(code)-int(zero))
+		}
+	}}
+}
+
+// threeFormula is GPTQ's of 3 bits, with a number added to zero points.
+func threeFormula(version string, plus uint32) formula {
+	const n, k = 32, 64
+	three := func(w func(i int) uint32, i int) uint32 { // 32 codes in three words
+		switch {
+		case i < 10:
+			return w(0) >> (3 * i) & 7
+		case i == 10:
+			return w(0)>>30&3 | w(1)<<2&4
+		case i < 21:
+			return w(1) >> (3*(i-11) + 1) & 7
+		case i == 21:
+			return w(1)>>31&1 | w(2)<<1&6
+		}
+		return w(2) >> (3*(i-22) + 2) & 7
+	}
+	return formula{fmt.Sprintf(gptqConfig, 3, version), func(s *source) func(r, c int) float32 {
+		q, z := s.words("qweight", tensor.I32, k/32*3, n), s.words("qzeros", tensor.I32, k/32, n/32*3)
+		by := s.numbers("scales", k/32, n)
+		return func(r, c int) float32 {
+			code := three(func(i int) uint32 { return q(c/32*3+i, r) }, c%32)
+			zero := (three(func(i int) uint32 { return z(c/32, r/32*3+i) }, r%32) + plus) & 7
+			return by(c/32, r) * float32(int(code)-int(zero))
+		}
+	}}
+}
+
+const gptqConfig = `{"quantization_config": {"quant_method": "gptq", "bits": %d, "group_size": 32, "checkpoint_format": "%s"}}`
+
 // TestFormulas reads random words by the formulas of the publishers' programs, named with each.
 func TestFormulas(t *testing.T) {
 	const n, k = 32, 64
-	for name, c := range map[string]struct {
-		config string
-		value  func(s *source) func(r, c int) float32 // of the weight's row and column
-	}{
+	for name, c := range map[string]formula{
 		// unpack_awq, reverse_awq_order and dequantize_gemm in AutoAWQ's packing_utils.py.
 		"AWQ": {`{"quantization_config": {"quant_method": "awq", "group_size": 32}}`, func(s *source) func(r, c int) float32 {
 			q, z, by := s.words("qweight", tensor.I32, k, n/8), s.words("qzeros", tensor.I32, k/32, n/8), s.numbers("scales", k/32, n)
@@ -83,36 +129,14 @@ func TestFormulas(t *testing.T) {
 				return float32(int(code)-int(zero)) * by(c/32, r)
 			}
 		}},
-		// forward in AutoGPTQ's qlinear_cuda.py, of checkpoints of the second version without the 1.
-		"GPTQ 4": {`{"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32, "checkpoint_format": "gptq_v2"}}`,
-			func(s *source) func(r, c int) float32 {
-				q, z, by := s.words("qweight", tensor.I32, k/8, n), s.words("qzeros", tensor.I32, k/32, n/8), s.numbers("scales", k/32, n)
-				return func(r, c int) float32 {
-					return by(c/32, r) * float32(int(q(c/8, r)>>(4*(c%8))&15)-int(z(c/32, r/8)>>(4*(r%8))&15))
-				}
-			}},
-		"GPTQ 3": {`{"quantization_config": {"quant_method": "gptq", "bits": 3, "group_size": 32, "checkpoint_format": "gptq_v2"}}`,
-			func(s *source) func(r, c int) float32 {
-				q, z, by := s.words("qweight", tensor.I32, k/32*3, n), s.words("qzeros", tensor.I32, k/32, n/32*3), s.numbers("scales", k/32, n)
-				three := func(w func(i int) uint32, i int) uint32 { // 32 codes in three words
-					switch {
-					case i < 10:
-						return w(0) >> (3 * i) & 7
-					case i == 10:
-						return w(0)>>30&3 | w(1)<<2&4
-					case i < 21:
-						return w(1) >> (3*(i-11) + 1) & 7
-					case i == 21:
-						return w(1)>>31&1 | w(2)<<1&6
-					}
-					return w(2) >> (3*(i-22) + 2) & 7
-				}
-				return func(r, c int) float32 {
-					code := three(func(i int) uint32 { return q(c/32*3+i, r) }, c%32)
-					zero := three(func(i int) uint32 { return z(c/32, r/32*3+i) }, r%32)
-					return by(c/32, r) * float32(int(code)-int(zero))
-				}
-			}},
+		// forward in AutoGPTQ's qlinear_cuda.py; of the first version after convert_gptq_v1_to_v2_format_module in
+		// GPTQModel's utils/model.py, which adds 1 to each zero point.
+		"GPTQ 4":            gptqFormula(4, "gptq_v2", 0),
+		"GPTQ 2, version 1": gptqFormula(2, "gptq", 0x55555555),
+		"GPTQ 4, version 1": gptqFormula(4, "gptq", 0x11111111),
+		"GPTQ 8, version 1": gptqFormula(8, "gptq", 0x01010101),
+		"GPTQ 3":            threeFormula("gptq_v2", 0),
+		"GPTQ 3, version 1": threeFormula("gptq", 1),
 		// unpack_from_int32 in pack_quantized/helpers.py of compressed-tensors, and dequantize in forward.py.
 		"compressed-tensors": {configure("pack-quantized", `"num_bits": 5, "group_size": 32, "symmetric": false`),
 			func(s *source) func(r, c int) float32 {
