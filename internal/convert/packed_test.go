@@ -102,3 +102,24 @@ func TestPackedMultiplied(t *testing.T) {
 		t.Errorf("notes %q, %d weights of Q4_1", r.Notes, n)
 	}
 }
+
+// TestPackedFileType: general.file_type names the quantized type with the most bytes.
+func TestPackedFileType(t *testing.T) {
+	for name, want := range map[string]uint64{"mlx-nvfp4": 39, "mlx-mixed": 3, "ct-mxfp4": 38, "gptq-8-bits": 7, "fp8-block": 0} {
+		p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == name })]
+		dir := t.TempDir()
+		here := filepath.Join(dir, "packed")
+		if err := packed.Folders(golden.Model(t, "qwen3moe"), here, filepath.Join(dir, "plain"), p, nil); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, here, here+".gguf", convert.Options{})
+		f, err := gguf.Open(here + ".gguf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := f.Metadata.Uint("general.file_type"); n != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d: %v", name, n, err, want, r.Types)
+		}
+		f.Close()
+	}
+}

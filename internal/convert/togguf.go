@@ -43,6 +43,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	}
 	var jobs []job
 	packed, changed := map[tensor.DType]int{}, 0
+	sizes, most := map[tensor.DType]int{}, tensor.Invalid // of quantized types
 	for _, f := range factors {
 		v := vector(f.Name+".weight", f.Values)
 		jobs = append(jobs, job{in: v, out: v})
@@ -60,15 +61,15 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		} else if keep && w.DType.Quantized() {
 			j.out.DType = w.DType
 		}
-		if j.out.DType.Quantized() { // the converter calls files of MXFP4 so
-			name := j.out.DType.String()
-			if j.out.DType == tensor.MXFP4 {
-				name += "_MOE"
+		if d := j.out.DType; d.Quantized() {
+			if sizes[d] += d.RowBytes(j.out.Shape.Size()); sizes[d] > sizes[most] {
+				most = d
 			}
-			mix, _ := quantmix.Find(name)
-			c.to.FileType = mix.FileType
 		}
 		jobs = append(jobs, j)
+	}
+	if n, ok := quantmix.FileType(most); ok {
+		c.to.FileType = n
 	}
 	c.notePacked(m.Packing, packed, changed, keep)
 	keys := generalKeys(m.Arch, "model", c.src, jobs)

@@ -56,6 +56,19 @@ func Find(name string) (Mix, bool) {
 	return Mix{}, false
 }
 
+// FileType returns the number in general.file_type of files whose weights have a type for the most part, as llama.cpp's
+// converter names such files, or false.
+func FileType(d tensor.DType) (uint32, bool) {
+	switch d {
+	case tensor.NVFP4: // LLAMA_FTYPE_MOSTLY_NVFP4, no option of llama-quantize
+		return 39, true
+	case tensor.MXFP4:
+		return 38, true
+	}
+	m, ok := Find(d.String())
+	return m.FileType, ok
+}
+
 // Mix is the options of a file.
 type Mix struct {
 	Name     string
