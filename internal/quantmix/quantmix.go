@@ -417,7 +417,7 @@ func (c *chooser) attnOutput() tensor.DType {
 	return c.Most
 }
 
-// narrow lists the types that replace types in blocks of 256, for other rows.
+// narrow lists the types that replace others, for rows that their blocks do not divide.
 var narrow = map[tensor.DType]tensor.DType{
 	tensor.Q2_K: tensor.Q4_0, tensor.Q3_K: tensor.Q4_0, tensor.Q4_K: tensor.Q5_0, tensor.Q5_K: tensor.Q5_1,
 	tensor.Q6_K: tensor.Q8_0, tensor.IQ4_XS: tensor.IQ4_NL, tensor.IQ3_S: tensor.IQ4_NL, tensor.IQ3_XXS: tensor.IQ4_NL,
