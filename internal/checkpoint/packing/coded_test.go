@@ -128,3 +128,56 @@ func TestReorder(t *testing.T) {
 		}
 	}
 }
+
+// TestSignedScale: NVFP4's scales have no sign, so that values alone stand for codes with a negative scale.
+func TestSignedScale(t *testing.T) {
+	for _, name := range []string{"ct-nvfp4", "modelopt-nvfp4"} {
+		config, parts := layer(t, name)
+		plain := values(t, string(config), parts)
+		scale := parts["m.q_proj.weight_scale"]
+		scale.Data[3*64/16+1] |= 0x80 // of row 3, columns 16 to 31
+		all, err := apply(config, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := all[0].Coded(); ok || all[0].DType != tensor.F32 {
+			t.Errorf("%s: %v, codes of %v", name, all[0].DType, c.DType)
+		}
+		for i, v := range floatsOf(t, all[0]) {
+			if want := plain[i]; i/16 == 3*64/16+1 && v != -want || i/16 != 3*64/16+1 && v != want {
+				t.Fatalf("%s: number %d is %v, was %v", name, i, v, want)
+			}
+		}
+	}
+}
+
+// TestFarZero: grouped types have zero points of their codes' bits, and values alone stand for zero points beyond.
+func TestFarZero(t *testing.T) {
+	for zero, want := range map[int8]tensor.DType{-9: tensor.F32, -8: tensor.Grouped(4, 32, true),
+		7: tensor.Grouped(4, 32, true), 8: tensor.F32} {
+		config, parts := layer(t, "ct-int4-group")
+		plain := values(t, string(config), parts)
+		scale := number(parts["m.q_proj.weight_scale"].DType)
+		zeros := make([]byte, 48*2)
+		zeros[5*2+1] = byte(zero) // of row 5, columns 32 to 63
+		name := "m.q_proj.weight_zero_point"
+		parts[name] = tensor.Tensor{Name: name, DType: tensor.I8, Shape: tensor.Shape{48, 2}, Data: zeros}
+		all, err := apply(config, parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[0].DType != want {
+			t.Errorf("zero point %d: %v, want %v", zero, all[0].DType, want)
+		}
+		by := scale(parts["m.q_proj.weight_scale"].Data, 5*2+1)
+		for i, v := range floatsOf(t, all[0]) {
+			want := plain[i]
+			if i/32 == 5*2+1 {
+				want = (want/by - float32(zero)) * by
+			}
+			if v != want {
+				t.Fatalf("zero point %d: number %d is %v, want %v", zero, i, v, want)
+			}
+		}
+	}
+}
