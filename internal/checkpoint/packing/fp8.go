@@ -42,9 +42,8 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	if !ok {
 		return w, m.other("FP8")
 	}
-	values := findValues(w.DType)
-	if values == nil {
-		return w, fmt.Errorf("weight has type %v, expected F8_E4M3 or F8_E5M2", w.DType)
+	if err := wants("weight", w, []tensor.DType{tensor.F8_E4M3, tensor.F8_E5M2}, w.Shape); err != nil {
+		return w, err
 	}
 	ending := "weight_scale_inv"
 	_, inv := m.parts[ending]
@@ -53,7 +52,7 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	} else if ok {
 		ending = "weight_scale"
 	}
-	return readScaled(m, w, values, ending, p.Block)
+	return readScaled(m, w, findValues(w.DType), ending, p.Block)
 }
 
 // findValues returns the values of a type's bytes, nil for other types.

@@ -187,6 +187,8 @@ func TestScheme(t *testing.T) {
 		_, parts := layer(t, c.name)
 		fails(t, configure("", c.weights), parts, "weight")
 	}
+	_, parts := layer(t, "ct-int8-bytes")
+	fails(t, `{"quantization_config": {"quant_method": "fp8"}}`, parts, "weight has type I8, expected F8_E4M3 or F8_E5M2")
 }
 
 // TestWeightShape holds weight_shape against the codes by all of its bits.
