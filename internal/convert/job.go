@@ -189,7 +189,7 @@ func (w *worker) read(j *job, from, to int) ([]byte, error) {
 
 // checkFinite refuses NaNs and infinities in rows of the result, beginning at unit from.
 func (j *job) checkFinite(rows []byte, from int) error {
-	i := notFinite(j.in.DType, rows)
+	i := tensor.NotFinite(j.in.DType, rows)
 	if i < 0 {
 		return nil
 	}
@@ -228,36 +228,6 @@ func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 		at = end
 	}
 	return w.out[:size], nil
-}
-
-// notFinite returns the place of the first NaN or infinity among elements of a float type, -1 if there is none. Blocks
-// are not examined.
-func notFinite(d tensor.DType, b []byte) int {
-	var exp, one, top uint64 // of each lane: the exponent's bits, their lowest, and their carry
-	switch d {
-	case tensor.F32:
-		exp, one, top = 0x7f800000_7f800000, 0x00800000_00800000, 0x80000000_80000000
-	case tensor.F16:
-		exp, one, top = 0x7c00_7c00_7c00_7c00, 0x0400_0400_0400_0400, 0x8000_8000_8000_8000
-	case tensor.BF16:
-		exp, one, top = 0x7f80_7f80_7f80_7f80, 0x0080_0080_0080_0080, 0x8000_8000_8000_8000
-	default:
-		return -1
-	}
-	lane := func(b []byte) uint64 { return (binary.LittleEndian.Uint64(b) & exp) + one }
-	i := 0
-	for ; i+32 <= len(b); i += 32 {
-		c := b[i : i+32 : i+32]
-		if (lane(c)|lane(c[8:])|lane(c[16:])|lane(c[24:]))&top != 0 {
-			break
-		}
-	}
-	for size := d.BlockBytes(); i+size <= len(b); i += size {
-		if x := value(d, b, i/size); x-x != 0 {
-			return i / size
-		}
-	}
-	return -1
 }
 
 // value returns element i of a float type.

@@ -2,6 +2,8 @@
 package tensor
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -184,6 +186,43 @@ func QuantizedTypes() (all []DType) {
 
 // Float reports whether d is F32, F16, BF16 or F64.
 func (d DType) Float() bool { return d >= F32 && d <= F64 }
+
+// lanes has masks of a type's numbers in eight bytes: of exponents that are not finite, of their lowest bits and signs.
+type lanes struct{ infinite, lowest, sign uint64 }
+
+var lanesOf = map[DType]lanes{
+	F32:     {0x7f800000_7f800000, 0x00800000_00800000, 0x80000000_80000000},
+	F16:     {0x7c00_7c00_7c00_7c00, 0x0400_0400_0400_0400, 0x8000_8000_8000_8000},
+	BF16:    {0x7f80_7f80_7f80_7f80, 0x0080_0080_0080_0080, 0x8000_8000_8000_8000},
+	F8_E4M3: {0x7f7f7f7f_7f7f7f7f, 0x01010101_01010101, 0x80808080_80808080},
+}
+
+// NotFinite returns the place of the first NaN or infinity among numbers of a float type, -1 where there is none.
+// Blocks and other types are not examined.
+func NotFinite(d DType, b []byte) int {
+	m := lanesOf[d]
+	if d == F8_E8M0 {
+		return bytes.IndexByte(b, 255)
+	} else if m.sign == 0 {
+		return -1
+	}
+	carry := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b)&m.infinite + m.lowest }
+	i := 0
+	for ; i+32 <= len(b); i += 32 {
+		c := b[i : i+32 : i+32]
+		if (carry(c)|carry(c[8:])|carry(c[16:])|carry(c[24:]))&m.sign != 0 {
+			break
+		}
+	}
+	for ; i < len(b); i += 8 {
+		var some [8]byte
+		copy(some[:], b[i:])
+		if c := carry(some[:]) & m.sign; c != 0 {
+			return (i + bits.TrailingZeros64(c)/8) / d.BlockBytes()
+		}
+	}
+	return -1
+}
 
 // RowBytes returns the size of n elements, n being a multiple of the block size.
 func (d DType) RowBytes(n int) int { return n / d.BlockSize() * d.BlockBytes() }

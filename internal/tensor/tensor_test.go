@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -57,5 +58,27 @@ func TestRow(t *testing.T) {
 	x.Order = func(row int) int { return 5 - row }
 	if s := x.Span(3, 5, &buf); len(s) != 16 || s[8] != 7 || &s[0] == &x.Data[16] || x.Row(4)[0] != 7 {
 		t.Errorf("Span of rows in another order: %v", s)
+	}
+}
+
+// TestNotFinite finds a number with all bits of its exponent at any place, by itself and before others, and none among
+// the largest finite numbers.
+func TestNotFinite(t *testing.T) {
+	for d, c := range map[DType]struct{ most, infinite []byte }{
+		F32: {[]byte{255, 255, 127, 255}, []byte{0, 0, 128, 127}}, F16: {[]byte{255, 251}, []byte{0, 252}},
+		BF16: {[]byte{127, 255}, []byte{128, 127}}, F8_E4M3: {[]byte{254}, []byte{127}}, F8_E8M0: {[]byte{254}, []byte{255}},
+	} {
+		for n := range 80 {
+			b := bytes.Repeat(c.most, n)
+			if got := NotFinite(d, b); got != -1 {
+				t.Fatalf("%v: place %d of %d finite numbers", d, got, n)
+			}
+			for at := n - 1; at >= 0; at -= 1 + at%3 {
+				copy(b[at*len(c.most):], c.infinite)
+				if got := NotFinite(d, b); got != at {
+					t.Fatalf("%v: place %d of %d numbers, want %d", d, got, n, at)
+				}
+			}
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package packing
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -40,37 +39,20 @@ func number(d tensor.DType) func(b []byte, i int) float32 {
 	return func(b []byte, i int) float32 { return float16.E8M0(b[i]) }
 }
 
-// lanes has masks of a type's numbers in eight bytes: of exponents that are not finite, of their lowest bits and signs.
-type lanes struct{ infinite, lowest, sign uint64 }
-
-var lanesOf = map[tensor.DType]lanes{
-	tensor.F32:     {0x7f800000_7f800000, 0x00800000_00800000, 0x80000000_80000000},
-	tensor.F16:     {0x7c00_7c00_7c00_7c00, 0x0400_0400_0400_0400, 0x8000_8000_8000_8000},
-	tensor.BF16:    {0x7f80_7f80_7f80_7f80, 0x0080_0080_0080_0080, 0x8000_8000_8000_8000},
-	tensor.F8_E4M3: {0x7f7f7f7f_7f7f7f7f, 0x01010101_01010101, 0x80808080_80808080},
-}
-
 // checkFinite returns an error where a number of t is infinite or NaN.
 func checkFinite(ending string, t tensor.Tensor) error {
-	at, masks := 0, lanesOf[t.DType]
-	if masks.sign == 0 { // E8M0, of which 255 is NaN
-		if at = bytes.IndexByte(t.Data, 255); at < 0 {
-			return nil
-		}
+	if t.DType == tensor.U8 {
+		t.DType = tensor.F8_E8M0
 	}
-	for masks.sign != 0 && len(t.Data)-at >= 8 &&
-		(binary.LittleEndian.Uint64(t.Data[at:])&masks.infinite+masks.lowest)&masks.sign == 0 {
-		at += 8
+	i := tensor.NotFinite(t.DType, t.Data)
+	if i < 0 {
+		return nil
 	}
-	read := number(t.DType)
-	for i := at / t.DType.BlockBytes(); i < t.Shape.Size(); i++ {
-		if v := read(t.Data, i); v-v != 0 && t.Shape.Size() == 1 {
-			return fmt.Errorf("%s is %v, want a finite number", ending, v)
-		} else if v-v != 0 {
-			return fmt.Errorf("%s has %v as number %d, want finite numbers", ending, v, i)
-		}
+	v := number(t.DType)(t.Data, i)
+	if t.Shape.Size() == 1 {
+		return fmt.Errorf("%s is %v, want a finite number", ending, v)
 	}
-	return nil
+	return fmt.Errorf("%s has %v as number %d, want finite numbers", ending, v, i)
 }
 
 // isSigned reports whether one of some floats of a byte has a sign.
