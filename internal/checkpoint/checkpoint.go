@@ -2,8 +2,8 @@
 // undoes the habits of formats and converters: an architecture sees its configuration in canonical keys, and its
 // weights as in the paper.
 //
-// Files in reading order: folder.go, projector.go, open.go, text.go, embed.go, mlx.go, join.go, restore.go, habit.go,
-// latent.go, mmproj.go, tower.go, checkpoint.go.
+// Files in reading order: folder.go, projector.go, open.go, text.go, embed.go, mlx.go, factor.go, join.go, restore.go,
+// habit.go, latent.go, mmproj.go, tower.go, checkpoint.go.
 package checkpoint
 
 import (

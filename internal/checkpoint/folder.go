@@ -85,8 +85,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
 	if c.Packing = u.Name; u.Aside > 0 {
-		c.Notes = append(c.Notes,
-			fmt.Sprintf("%d scales of activations are set aside: they stay floating point", u.Aside))
+		c.Notes = append(c.Notes, noteAside(u.Aside))
 	}
 	multimodal := c.Tower != nil || slices.ContainsFunc(f.Tensors,
 		func(t tensor.Tensor) bool { return strings.Contains(t.Name, "language_model.") })

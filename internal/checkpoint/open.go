@@ -93,7 +93,7 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 				return err
 			}
 		}
-		if err := errors.Join(c.join(), c.matchParts()); err != nil {
+		if err := errors.Join(takeFactors(&c.weights), c.join(), c.matchParts()); err != nil {
 			return err
 		}
 		c.Ranks = c.ranks()

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"testing"
@@ -70,5 +71,35 @@ func TestRegroup(t *testing.T) {
 		if !slices.Equal(got, want) || slices.Equal(got, values) {
 			t.Errorf("back %v: %v, want %v", back, got, want)
 		}
+	}
+}
+
+// TestFactoredAway reads weights with factors from a file beyond mapping, from rows on, as from memory.
+func TestFactoredAway(t *testing.T) {
+	const rows, columns, before = 4, 128, 9
+	data := make([]byte, tensor.NVFP4.RowBytes(2*rows*columns))
+	for i := range data {
+		data[i] = byte(i*37+i/36) & 127
+	}
+	in := tensor.Tensor{DType: tensor.NVFP4, Shape: tensor.Shape{2, rows, columns}, Data: data}
+	away := in
+	away.Data, away.Source, away.At = nil, bytes.NewReader(append(make([]byte, before), data...)), before
+	var values [2][]float32
+	for i, in := range []tensor.Tensor{in, away} {
+		x := tensor.Tensor{DType: tensor.F32, Shape: in.Shape, Source: &factored{in: in, by: []float32{0.3, 0.7}, rows: rows}}
+		values[i] = floatsOf(t, x)
+		x = x.Matrix(1)
+		x = tensor.Cut(x, 1, 2)
+		c, ok := x.Coded()
+		codes, err := c.Whole()
+		if !ok || c.Mul != 0.7 || err != nil || !bytes.Equal(codes.Data, data[len(data)*3/4:]) {
+			t.Errorf("source %d: %v, factor %v, %v", i, ok, c.Mul, err)
+		}
+		if !slices.Equal(floatsOf(t, x), values[i][3*rows*columns/2:]) {
+			t.Errorf("source %d: other values from a row on", i)
+		}
+	}
+	if !slices.Equal(values[0], values[1]) {
+		t.Error("values differ")
 	}
 }

@@ -96,20 +96,34 @@ func (t *Tensor) Coded() (c Coded, ok bool) {
 	row := int64(t.DType.RowBytes(t.Shape.Last()))
 	from := int(t.At / row)
 	if c, ok = v.Coded(from, from+t.Rows()); ok {
-		c.Name, c.Shape, c.At = t.Name, t.Shape, t.At/row*int64(c.DType.RowBytes(t.Shape.Last()))
+		c.Name, c.Shape = t.Name, t.Shape
+		if c.Source != nil {
+			c.At += t.At / row * int64(c.DType.RowBytes(t.Shape.Last()))
+		}
 	}
 	return c, ok
 }
 
-// CodeType returns the type of the codes behind t's values, where products of integers read these, else t's type.
+// CodeType returns the type of the codes behind t's values, where products of integers read these, else t's type. The
+// codes of a stack's matrices have one type.
 func (t *Tensor) CodeType() DType {
-	if c, ok := t.Coded(); ok && c.DType.Quantized() {
-		return c.DType
+	if !t.DType.Float() {
+		return t.DType
 	}
-	if v, ok := t.Source.(Joined); ok {
-		return v[0].CodeType()
+	if len(t.Shape) < 3 || t.Source == nil {
+		if c, ok := t.Coded(); ok && c.DType.Quantized() {
+			return c.DType
+		}
+		return t.DType
 	}
-	return t.DType
+	first := t.Matrix(0)
+	d := first.CodeType()
+	for i := 1; d != t.DType && i < t.Shape[0]; i++ {
+		if m := t.Matrix(i); m.CodeType() != d {
+			return t.DType
+		}
+	}
+	return d
 }
 
 // Unread is the Source of an unreadable tensor, refused at binding.
