@@ -1,15 +1,18 @@
 package karat_test
 
 import (
+	"encoding/binary"
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/packed"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 // TestPackedLogits runs folders with packed weights: in float64 and in float32 they have the bits of folders with the
@@ -100,4 +103,39 @@ func packedLogits(t *testing.T, path string, o karat.Options) (all []uint32) {
 		}
 	}
 	return all
+}
+
+// TestOrderedExpert runs folders in which one expert's columns are in order, and the others' are not.
+func TestOrderedExpert(t *testing.T) {
+	p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == "gptq-act-order" })]
+	for _, expert := range []string{"3", "0"} {
+		t.Run(expert, func(t *testing.T) {
+			count := 0
+			sort := func(parts map[string]tensor.Tensor) {
+				for name, x := range parts {
+					if strings.Contains(name, ".experts."+expert+".") && strings.HasSuffix(name, ".g_idx") {
+						x.Data = nil
+						for i := range x.Shape[0] {
+							x.Data = binary.LittleEndian.AppendUint32(x.Data, uint32(i/32))
+						}
+						parts[name], count = x, count+1
+					}
+				}
+			}
+			here := filepath.Join(t.TempDir(), "packed")
+			if err := packed.Folders(golden.Model(t, "qwen3moe"), here, here+"-plain", p, sort); err != nil || count == 0 {
+				t.Fatalf("%d parts, %v", count, err)
+			}
+			file := here + ".gguf"
+			if _, err := convert.Convert(t.Context(), here, file, convert.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range []karat.Options{{Precision: karat.Float32, Threads: 2}, {Threads: 1}} {
+				got, want := packedLogits(t, here, o), packedLogits(t, file, o)
+				if d := distance(got, want); d > 1e-3 || (d == 0) != (o.Precision != "") {
+					t.Errorf("%v: the logits are %.3g from those of the file", o.Precision, d)
+				}
+			}
+		})
+	}
 }

@@ -243,3 +243,42 @@ func TestStacked(t *testing.T) {
 		})
 	}
 }
+
+// TestOrderedCodes: an expert whose columns are in order keeps its codes beside experts whose columns are not.
+func TestOrderedCodes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "packed")
+	sort := func(parts map[string]tensor.Tensor) {
+		for name, x := range parts {
+			if strings.HasSuffix(name, ".experts.3.up_proj.g_idx") {
+				x.Data = make([]byte, 4*x.Shape[0])
+				for i := range x.Shape[0] {
+					x.Data[4*i] = byte(i / 32)
+				}
+				parts[name] = x
+			}
+		}
+	}
+	if err := packed.Folders(golden.Model(t, "qwen3moe"), dir, dir+"-plain", find(t, "gptq-act-order"), sort); err != nil {
+		t.Fatal(err)
+	}
+	x, ok := opened(t, dir).Tensor("", "model.layers.0.mlp.experts.up_proj")
+	if !ok || x.DType != tensor.F32 || x.CodeType() != tensor.Grouped(4, 32, true) {
+		t.Fatalf("%v, %v with codes of %v", ok, x.DType, x.CodeType())
+	}
+	for i := range x.Shape[0] {
+		m := x.Matrix(i)
+		c, ok := m.Coded()
+		if !ok || c.DType != x.CodeType() || (c.Columns == nil) != (i == 3) {
+			t.Fatalf("expert %d: %v, %v, columns %v", i, ok, c.DType, c.Columns)
+		}
+		values, k := floatsOf(t, m), m.Shape[1]
+		for j, v := range floatsOf(t, c.Tensor) {
+			if c.Columns != nil {
+				j = j/k*k + c.Columns[j%k]
+			}
+			if values[j] != v {
+				t.Fatalf("expert %d: number %d is %v, its code's value %v", i, j, values[j], v)
+			}
+		}
+	}
+}

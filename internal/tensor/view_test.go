@@ -140,3 +140,36 @@ func TestShortSource(t *testing.T) {
 		t.Errorf("row 1 has %d bytes", len(row))
 	}
 }
+
+// hasCodes is the Source of a matrix of floats with codes of a type.
+type hasCodes struct {
+	io.ReaderAt
+	of DType
+}
+
+func (h hasCodes) Coded(int, int) (Coded, bool) { return Coded{Tensor: Tensor{DType: h.of}}, true }
+
+// TestCodeType: a stack has codes of the type that all its matrices have.
+func TestCodeType(t *testing.T) {
+	part := func(of DType) Tensor {
+		x := Tensor{DType: F32, Shape: Shape{2, 32}, Data: make([]byte, 256)}
+		if of != F32 {
+			x.Data, x.Source = nil, hasCodes{of: of}
+		}
+		return x
+	}
+	for _, c := range []struct {
+		of   []DType
+		want DType
+	}{{[]DType{Q4_0, Q4_0, Q4_0}, Q4_0}, {[]DType{Q4_0, Q4_0, F32}, F32}, {[]DType{F32, Q4_0}, F32}, {[]DType{F32}, F32},
+		{[]DType{Q4_0, Q8_0}, F32}, {[]DType{F8_32, F8_32}, F32}} {
+		var parts []Tensor
+		for _, of := range c.of {
+			parts = append(parts, part(of))
+		}
+		x, err := Join("", parts)
+		if d := x.CodeType(); err != nil || d != c.want {
+			t.Errorf("%v: %v, want %v, %v", c.of, d, c.want, err)
+		}
+	}
+}

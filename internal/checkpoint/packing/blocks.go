@@ -105,12 +105,14 @@ func isFrom(least, most int) func(v float32) bool {
 	return func(v float32) bool { return v >= float32(least) && v <= float32(most) && v == float32(int(v)) }
 }
 
-// ToF32 returns a packed weight with values in float32, whatever type holds them exactly; another tensor as it is.
+// ToF32 returns a packed weight with values in float32, whatever type holds them exactly, and the codes behind them;
+// another tensor as it is.
 func ToF32(t tensor.Tensor) tensor.Tensor {
 	var x matrix
 	switch v := t.Source.(type) {
 	case *blocks:
 		x = *v.matrix
+		x.coded, x.factor = v, nil // the codes' scales have the factor
 	case *matrix:
 		x = *v
 	default:
