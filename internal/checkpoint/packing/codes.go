@@ -10,6 +10,7 @@ import (
 type codes struct {
 	data       []byte
 	bits       int
+	per        int      // codes of a word where none goes across words; 0 where codes do
 	line, word int      // distances, in words, from a line to the next, and from a line's word to its next
 	across     bool     // lines are columns, and places rows
 	order      *[8]byte // places within a word of eight; nil for the natural order
@@ -19,6 +20,14 @@ type codes struct {
 // awqOrder has the place of each of eight rows in a word (AWQ_REVERSE_ORDER in AutoAWQ's packing_utils.py).
 var awqOrder = [8]byte{0, 4, 1, 5, 2, 6, 3, 7}
 
+// words returns the number of words of a line of n codes.
+func (c *codes) words(n int) int {
+	if c.per > 0 {
+		return upTo(n, c.per)
+	}
+	return upTo(n*c.bits, 32)
+}
+
 // at returns the code of a row and a column.
 func (c *codes) at(row, column int) byte {
 	line, place := row, column
@@ -27,6 +36,9 @@ func (c *codes) at(row, column int) byte {
 	}
 	if c.order != nil {
 		place = place&^7 | int(c.order[place&7])
+	}
+	if c.per > 0 {
+		return byte(c.load(line*c.line+place/c.per*c.word) >> (place % c.per * c.bits) & (1<<c.bits - 1))
 	}
 	bit := place * c.bits
 	i, from := line*c.line+bit/32*c.word, bit%32
@@ -64,7 +76,7 @@ func (c *codes) read(q []byte, row, from int) {
 		for j := range q {
 			q[j] = byte(c.load(i) >> (8 * j))
 		}
-	case c.word == 1: // in sequence, even where a line is as long as a word (GPTQ of one row)
+	case c.word == 1 && c.per == 0: // in sequence, even where a line is as long as a word (GPTQ of one row)
 		line, mask := c.data[4*row*c.line:], byte(1<<c.bits-1)
 		for j := range q {
 			bit := (from + j) * c.bits

@@ -294,7 +294,8 @@ func (s *scheme) check(m *module, ending string, w tensor.Tensor) error {
 	return nil
 }
 
-// readPacked reads whole numbers in 32-bit words, whose smallest code stands for the smallest signed number.
+// readPacked reads whole numbers in 32-bit words, whose smallest code stands for the smallest signed number. Until
+// June 2026 words of 3, 5, 6 and 7 bits had spare bits (pack_to_int32 in compressors/pack_quantized/helpers.py).
 func (s *scheme) readPacked(m *module, w tensor.Tensor) (tensor.Tensor, error) {
 	matrices, rows, words, err := splitShape(w.Shape)
 	if err != nil {
@@ -305,12 +306,15 @@ func (s *scheme) readPacked(m *module, w tensor.Tensor) (tensor.Tensor, error) {
 		return w, err
 	}
 	n, columns := integer(is, len(w.Shape)-2), integer(is, len(w.Shape)-1)
-	if n != int64(rows) || columns < 1 || columns > int64(words)*32 || words != upTo(int(columns)*s.Weights.Bits, 32) {
+	q := &codes{data: w.Data, bits: s.Weights.Bits, line: words, word: 1}
+	if columns > 0 && columns <= int64(words)*32 && words > q.words(int(columns)) {
+		q.per = 32 / q.bits
+	}
+	if n != int64(rows) || columns < 1 || columns > int64(words)*32 || words != q.words(int(columns)) {
 		return w, fmt.Errorf("weight_packed has shape %v, but weight_shape is [%d %d] of %d bits", []int(w.Shape), n,
 			columns, s.Weights.Bits)
 	}
-	x := &matrix{codes: &codes{data: w.Data, bits: s.Weights.Bits, line: words, word: 1}, values: naturals,
-		rows: matrices * rows}
+	x := &matrix{codes: q, values: naturals, rows: matrices * rows}
 	x.zero = constant(float32(int(1) << (s.Weights.Bits - 1)))
 	return s.readGroups(m, w, x, reshape(w.Shape, rows, int(columns)))
 }
@@ -369,11 +373,11 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 // zeros reads zero points: packed along rows, or a byte each.
 func (s *scheme) zeros(x *matrix, zero tensor.Tensor, shapes []tensor.Shape, rows, groups int) error {
 	if c, ok := x.codes.(*codes); ok && zero.DType == tensor.I32 {
-		count, want := upTo(rows*c.bits, 32), tensor.Shape{}
+		count, want := c.words(rows), tensor.Shape{}
 		if x.rows > rows {
 			want = append(want, x.rows/rows)
 		}
-		z := codes{data: zero.Data, bits: c.bits, line: 1, word: groups, across: true}
+		z := codes{data: zero.Data, bits: c.bits, per: c.per, line: 1, word: groups, across: true}
 		x.zero = func(row, group int) float32 { return float32(z.at(row%rows, row/rows*count*groups+group)) }
 		return wants("weight_zero_point", zero, []tensor.DType{tensor.I32}, append(want, count, groups))
 	}

@@ -155,6 +155,22 @@ func TestFormulas(t *testing.T) {
 					return float32(code-zero) * by(r, c/32)
 				}
 			}},
+		// The same of files before June 2026: six codes a word, and two bits to spare.
+		"compressed-tensors, spare bits": {configure("pack-quantized", `"num_bits": 5, "group_size": 32, "symmetric": false`),
+			func(s *source) func(r, c int) float32 {
+				q, z, by := s.words("weight_packed", tensor.I32, n, (k+5)/6), s.words("weight_zero_point", tensor.I32, (n+5)/6, k/32), s.numbers("weight_scale", n, k/32)
+				s.add("weight_shape", tensor.I64, []byte{n, 0, 0, 0, 0, 0, 0, 0, k, 0, 0, 0, 0, 0, 0, 0}, 2)
+				return func(r, c int) float32 {
+					code, zero := q(r, c/6)>>(5*(c%6))&31, z(r/6, c/32)>>(5*(r%6))&31
+					return float32(int(code)-int(zero)) * by(r, c/32)
+				}
+			}},
+		"compressed-tensors, spare bits, symmetric": {configure("pack-quantized", `"num_bits": 3, "group_size": 32`),
+			func(s *source) func(r, c int) float32 {
+				q, by := s.words("weight_packed", tensor.I32, n, (k+9)/10), s.numbers("weight_scale", n, k/32)
+				s.add("weight_shape", tensor.I64, []byte{n, 0, 0, 0, 0, 0, 0, 0, k, 0, 0, 0, 0, 0, 0, 0}, 2)
+				return func(r, c int) float32 { return float32(int(q(r, c/10)>>(3*(c%10))&7)-4) * by(r, c/32) }
+			}},
 		// affine_dequantize in mlx/ops.cpp: of codes of a power of two bits, and of others bit by bit.
 		"MLX 4": {`{"quantization": {"group_size": 32, "bits": 4}}`, func(s *source) func(r, c int) float32 {
 			q, by, base := s.words("weight", tensor.U32, n, k/8), s.numbers("scales", n, k/32), s.numbers("biases", n, k/32)
