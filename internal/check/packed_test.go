@@ -19,8 +19,8 @@ func TestPackedFolders(t *testing.T) {
 	}
 	for _, p := range packed.All {
 		t.Run(p.Name, func(t *testing.T) {
-			if p.Name != "fp8-block" && p.Name != "awq" {
-				golden.SkipFast(t, "two formats are enough")
+			if p.Name != "fp8-block" && p.Name != "awq" && p.Name != "mlx-4-bits" {
+				golden.SkipFast(t, "three formats are enough")
 			}
 			dir := t.TempDir()
 			good := filepath.Join(dir, "good")
@@ -141,10 +141,9 @@ var spoils = map[string]func(parts map[string]tensor.Tensor) bool{
 
 var scaleParts = []string{"weight_scale_inv", "weight_scale", "scales"}
 
-// spoilScale sets the last scale to 0, to its negative where with is a sign, or to no finite number. Scales of MLX may be
-// negative, and powers of two are neither.
+// spoilScale sets the last scale to 0, to its negative where with is a sign, or to no finite number. Powers of two are
+// neither zero nor negative.
 func spoilScale(parts map[string]tensor.Tensor, with byte) bool {
-	_, mlx := parts[module+"biases"]
 	return edit(parts, func(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
 		size := x.DType.BlockBytes()
 		x.Data = append([]byte(nil), x.Data...)
@@ -157,7 +156,7 @@ func spoilScale(parts map[string]tensor.Tensor, with byte) bool {
 			if size > 1 {
 				last[size-2] = 0xff
 			}
-		case mlx || x.DType == tensor.U8 || x.DType == tensor.F8_E8M0:
+		case x.DType == tensor.U8 || x.DType == tensor.F8_E8M0:
 			clear(x.Data) // as another spoil
 		case with == 0:
 			clear(last)
@@ -187,4 +186,17 @@ func drop(parts map[string]tensor.Tensor, name string, _ tensor.Tensor) { delete
 func turn(parts map[string]tensor.Tensor, name string, x tensor.Tensor) {
 	x.Shape = tensor.Shape{x.Shape[1], x.Shape[0]}
 	parts[name] = x
+}
+
+// TestNegativeScales takes negative scales of types that hold MLX's groups, which an own rule judges while packed.
+func TestNegativeScales(t *testing.T) {
+	for d, want := range map[tensor.DType]int{tensor.Q4_1: 0, tensor.Q5_1: 0, tensor.Grouped(4, 64, false): 0,
+		tensor.Q8_0: 1, tensor.Q4_K: 1} {
+		block := make([]byte, d.BlockBytes())
+		block[1] = 0xbc
+		r := reader{stats: &stats{}, t: tensor.Tensor{DType: d}}
+		if r.readScales(block); r.scales.negative.n != want {
+			t.Errorf("%v: %d negative scales are faults, want %d", d, r.scales.negative.n, want)
+		}
+	}
 }

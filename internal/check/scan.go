@@ -472,9 +472,11 @@ func (r *reader) other() {
 // readScales reads the header of each block of a row.
 func (r *reader) readScales(data []byte) {
 	d := r.t.DType
-	// Quantizers make no negative scale of formats with a minimum, and no negative minimum of larger blocks.
+	// Quantizers make no negative scale or minimum of larger blocks, and no negative scale of Q8_0. MLX makes both,
+	// which its own types and files of Q4_1 and Q5_1 may have. judgeScales judges packed weights.
 	hasMin := quant.HasMin(d)
-	noSign, noMinus := hasMin || d == tensor.Q8_0, hasMin && d.BlockSize() == 256
+	noMinus := hasMin && d.BlockSize() == 256
+	noSign := noMinus || d == tensor.Q8_0 && r.t.Source == nil
 	var h quant.Header
 	s := &r.scales
 	for ; len(data) >= d.BlockBytes(); data = data[d.BlockBytes():] {

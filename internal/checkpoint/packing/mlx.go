@@ -137,9 +137,8 @@ func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	scales, err := m.need("scales", types, shape)
 	if mode.scale != tensor.Invalid {
 		scales.DType = mode.scale
-		m.scales = append(m.scales, Scales{Tensor: scales})
 	}
-	if err == nil {
+	if m.scales = append(m.scales, Scales{scales, mode.scale == tensor.Invalid}); err == nil {
 		err = checkFinite("scales", scales)
 	}
 	if err != nil {

@@ -195,7 +195,8 @@ func awq(w []float32, n, k int) ([]tensor.Tensor, []float32) {
 		part("scales", tensor.F16, halves(q.data, n, q.groups), q.groups, n)}, q.values
 }
 
-// mlx packs codes with a scale and a bias for each group.
+// mlx packs codes with a scale and a bias for each group, as affine_quantize in mlx/backend/metal/kernels/quantized.h:
+// the value of a group farthest from zero has a code of its own, and where the value is positive the scale is negative.
 func mlx(bits, group int, d tensor.DType) Packing {
 	pack := func(w []float32, n, k int) ([]tensor.Tensor, []float32) {
 		most := float64(int(1)<<bits - 1)
@@ -205,7 +206,15 @@ func mlx(bits, group int, d tensor.DType) Packing {
 			for _, x := range w[g*group : (g+1)*group] {
 				low, high = min(low, x), max(high, x)
 			}
-			scales[g], biases[g] = float32(max(float64(high-low)/most, 1e-4)), low
+			scale, edge := max(float64(high-low)/most, 1e-4), float64(low)
+			if math.Abs(edge) <= math.Abs(float64(high)) {
+				scale, edge = -scale, float64(high)
+			}
+			if q := math.RoundToEven(edge / scale); q != 0 {
+				scales[g], biases[g] = float32(edge/q), float32(edge)
+			} else {
+				scales[g] = float32(scale)
+			}
 		}
 		data, scales := rounded(d, scales)
 		base, biases := rounded(d, biases)
