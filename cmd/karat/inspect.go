@@ -458,7 +458,7 @@ func (r *report) setTensors(m *checkpoint.Checkpoint) {
 	places := tensorPlaces(m)
 	byType := map[string]*typeUse{}
 	for _, t := range m.Tensors() {
-		facts := tensorFacts{Name: t.Name, Type: t.DType.String(), Shape: t.Shape, Bytes: int64(len(t.Data))}
+		facts := tensorFacts{Name: t.Name, Type: t.DType.String(), Shape: t.Shape, Bytes: int64(t.Stored())}
 		if p, ok := places[t.Name]; ok {
 			facts.File, facts.Offset = p.file, &p.offset
 		}
