@@ -13,7 +13,8 @@ import (
 func TestInspectPacked(t *testing.T) {
 	dir := t.TempDir()
 	here := filepath.Join(dir, "packed")
-	if err := packed.Folders(golden.Model(t, "tiny-llama"), here, filepath.Join(dir, "plain"), packed.All[0], nil); err != nil {
+	src, plain := golden.Model(t, "tiny-llama"), filepath.Join(dir, "plain")
+	if err := packed.Folders(src, here, plain, packed.All[0], nil); err != nil {
 		t.Fatal(err)
 	}
 	m, err := checkpoint.Open(here)

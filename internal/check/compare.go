@@ -36,6 +36,28 @@ var costs = map[tensor.DType]cost{
 	tensor.Q2_0: {0.72, 0.95, 1.3}, tensor.TQ1_0: {0.81, 0.97, 1.3}, tensor.TQ2_0: {0.81, 0.97, 1.3},
 }
 
+// packedCosts are the losses of packed weights, by the bits of a number in files: of 8 bits those of E4M3, and of fewer
+// bits those of groups up to whole rows, which lose more than a type's blocks.
+var packedCosts = [9]cost{2: {0.35, 0.9, 1.3}, 3: {0.17, 0.55, 0.95}, 4: {0.09, 0.3, 0.8}, 5: {0.043, 0.15, 0.4},
+	6: {0.021, 0.08, 0.2}, 7: {0.01, 0.06, 0.15}, 8: {0.026, 0.06, 0.15}}
+
+// packedBits returns the bits of a number of a packed weight in files, rounded down, or the fewest of a mixture's
+// parts; 0 for other tensors.
+func packedBits(t *tensor.Tensor) (least int) {
+	if parts, ok := t.Source.(tensor.Joined); ok {
+		for i := range parts {
+			if n := packedBits(&parts[i]); n > 0 && (n < least || least == 0) {
+				least = n
+			}
+		}
+		return least
+	}
+	if _, ok := costs[t.DType]; ok && t.Stored() == t.Size() || t.Source == nil {
+		return 0
+	}
+	return max(2, min(8*t.Stored()/t.Shape.Size(), 8))
+}
+
 // pair is a weight in the model and in its source: as in the files, or as in the architecture, without the permutations
 // and offsets of containers.
 type pair struct {
@@ -256,9 +278,11 @@ func (d *difference) row(a, b []float32, rms, limit float64) {
 	}
 }
 
-// costOf returns the loss allowed for the model's type. A float type shared with the source loses nothing.
+// costOf returns the loss allowed for the model's packing or type. A float type shared with the source loses nothing.
 func costOf(c *checker, p *pair) cost {
 	switch restored := c.normOffset() != 0 && len(p.model.Shape) == 1; {
+	case packedBits(&p.model) > 0 && (p.model.DType != p.source.DType || p.source.Stored() == p.source.Size()):
+		return packedCosts[packedBits(&p.model)]
 	case p.model.DType == tensor.F32 && restored, p.model.DType == p.source.DType && restored: // 1 added and taken off
 		return costs[tensor.F32]
 	case p.model.DType == tensor.F32, p.model.DType == p.source.DType:

@@ -63,10 +63,14 @@ func nameDifference(c *checker, p *pair, d *difference, pairs []pair) {
 			}
 		}
 	}
-	facts := fmt.Sprintf("the relative error is %.3g, %v costs about %.2g; cosine %.4f", d.relative, p.model.DType,
-		k.usual, d.cosine)
+	of, bits := p.model.DType.String(), packedBits(&p.model)
+	if bits > 0 {
+		of = fmt.Sprintf("packing with %d bits", bits)
+	}
+	facts := fmt.Sprintf("the relative error is %.3g, %s costs about %.2g; cosine %.4f", d.relative, of, k.usual,
+		d.cosine)
 	switch {
-	case p.model.DType.Quantized() && d.relative < 2.5*k.limit && d.cosine > 0.9:
+	case (p.model.DType.Quantized() || bits > 0) && d.relative < 2.5*k.limit && d.cosine > 0.9:
 		c.addAt("source-precision", p.name(), "%s", facts)
 	case d.cosine > 0.5:
 		c.add("source-stale", where, "%s resembles its source: %s", p.name(), facts)

@@ -2,6 +2,7 @@ package check
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,10 +28,25 @@ func TestPackedFolders(t *testing.T) {
 			if err := packed.Folders(src, good, filepath.Join(dir, "plain"), p, nil); err != nil {
 				t.Fatal(err)
 			}
-			for _, f := range checked(t, good) {
-				if f.Severity == Error && !clean[f.ID] {
+			for _, f := range append(checked(t, good), checkedAgainst(t, good, src)...) {
+				if f.Severity == Error && !clean[f.ID] || strings.HasPrefix(f.ID, "source-") {
 					t.Errorf("intact: %s: %v", f.ID, f.What)
 				}
+			}
+			other := filepath.Join(dir, "other")
+			exchange := func(parts map[string]tensor.Tensor) {
+				for name, x := range parts {
+					if next := strings.Replace(name, ".0.mlp.up", ".1.mlp.up", 1); next != name {
+						parts[name], parts[next] = parts[next], x
+					}
+				}
+			}
+			if err := packed.Folders(src, other, other+"-plain", p, exchange); err != nil {
+				t.Fatal(err)
+			}
+			found := checkedAgainst(t, other, src)
+			if !slices.ContainsFunc(found, func(f Finding) bool { return f.ID == "source-swapped" }) {
+				t.Error("weights of another layer: nothing found")
 			}
 			for name, spoil := range spoils {
 				bad := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
@@ -58,9 +74,11 @@ func TestPackedFolders(t *testing.T) {
 	}
 }
 
-func checked(t *testing.T, dir string) []Finding {
+func checked(t *testing.T, dir string) []Finding { return checkedAgainst(t, dir, "") }
+
+func checkedAgainst(t *testing.T, dir, source string) []Finding {
 	t.Helper()
-	r, err := Run(t.Context(), dir, Options{})
+	r, err := Run(t.Context(), dir, Options{Against: source})
 	if err != nil {
 		t.Fatal(err)
 	}
