@@ -32,6 +32,8 @@ type scheme struct {
 	Targets []string
 	Format  string
 	Weights *numbers
+
+	name string // in config_groups
 }
 
 // numbers describes packed numbers (QuantizationArgs in quant_args.py).
@@ -65,6 +67,7 @@ func (p *compressed) validate() error {
 		if s == nil {
 			return fmt.Errorf("config_groups.%s is null", name)
 		}
+		s.name = name
 		switch f := p.format(s); f {
 		case "pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
 			"mxfp4-pack-quantized", "mxfp8-quantized", "dense", "":
@@ -352,8 +355,20 @@ func (s *scheme) readGroups(m *module, w tensor.Tensor, x *matrix, shape tensor.
 		return w, err
 	}
 	if zero, ok := m.part("weight_zero_point"); ok {
+		none := x.zero
 		if err := s.zeros(x, zero, shapes, rows, groups); err != nil {
 			return w, err
+		}
+		if is := s.Weights.Symmetric; is == nil || *is { // early versions write zeros nevertheless
+			middle := 0
+			if none != nil {
+				middle = int(none(0, 0))
+			}
+			if !x.all(x.zero, isFrom(middle, middle)) {
+				return w, fmt.Errorf("weight_zero_point has others than 0, but config_groups.%s.weights.symmetric is "+
+					"not false", s.name)
+			}
+			x.zero = none
 		}
 	}
 	if g, ok := m.part("weight_g_idx"); ok {

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -168,6 +169,27 @@ func TestAsymmetric(t *testing.T) {
 		if !slices.Equal(values(t, configure("", weights), parts), values(t, string(config), parts)) {
 			t.Errorf("%s differs by default", name)
 		}
+	}
+}
+
+// TestSymmetric takes zero points that are zero beside symmetric schemes, and refuses others.
+func TestSymmetric(t *testing.T) {
+	for name, zero := range map[string]tensor.Tensor{
+		"ct-int8-bytes":    {DType: tensor.I8, Shape: tensor.Shape{48, 1}, Data: make([]byte, 48)},
+		"ct-float-channel": {DType: tensor.F8_E4M3, Shape: tensor.Shape{48, 1}, Data: make([]byte, 48)},
+		"ct-int4-group":    {DType: tensor.I32, Shape: tensor.Shape{6, 2}, Data: bytes.Repeat([]byte{0x88}, 48)},
+		"ct-int4-actorder": {DType: tensor.I8, Shape: tensor.Shape{48, 2}, Data: make([]byte, 96)},
+	} {
+		config, parts := layer(t, name)
+		want := values(t, string(config), parts)
+		zero.Name = "m.q_proj.weight_zero_point"
+		parts[zero.Name] = zero
+		if !slices.Equal(values(t, string(config), parts), want) {
+			t.Errorf("%s differs with zero points of 0", name)
+		}
+		zero.Data[len(zero.Data)-1] ^= 0x41
+		fails(t, string(config), parts, "tensor m.q_proj: weight_zero_point has others than 0, but "+
+			"config_groups.group_0.weights.symmetric")
 	}
 }
 
