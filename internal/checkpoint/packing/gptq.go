@@ -20,6 +20,7 @@ type gptq struct {
 	Format     string // the same, in GPTQModel's files (gptqmodel/quantization/config.py)
 	Marlin     bool   `json:"is_marlin_format"`
 	DescAct    bool   `json:"desc_act"`
+	Sym        bool
 	Dynamic    map[string]any
 	Extra      map[string]any `json:"extra_config"` // the same, of auto-round
 }
@@ -90,6 +91,9 @@ func (p *gptq) weight(m *module) (tensor.Tensor, error) {
 		plus = 0
 	}
 	x.zero = (&codes{data: zeros.Data, bits: bits, line: zeros.Shape[1], word: 1, across: true}).grid(plus)
+	if err := p.checkZeros(x, bits); err != nil {
+		return q, err
+	}
 	if order, ok := m.part("g_idx"); ok {
 		if err := wants("g_idx", order, words, tensor.Shape{x.columns}); err != nil {
 			return q, err
@@ -124,6 +128,21 @@ func (p *gptq) own(module string, columns, groups int) (int, error) {
 			columns)
 	}
 	return columns / groups, nil
+}
+
+// checkZeros returns an error about zero points that are all the same and off the middle, where config.json has sym:
+// the format is another one than config.json says.
+func (p *gptq) checkZeros(x *matrix, bits int) error {
+	middle, zero := 1<<(bits-1), int(x.zero(0, 0))
+	if !p.Sym || zero == middle || !x.all(x.zero, isFrom(zero, zero)) {
+		return nil
+	}
+	other := "gptq_v2"
+	if p.Checkpoint == other {
+		other = "gptq"
+	}
+	return fmt.Errorf("qzeros stand for %d throughout, but sym is true, with zero points of %d: checkpoint_format is "+
+		"perhaps %s", zero, middle, other)
 }
 
 // readTransposed returns codes and scales, whose columns are the weight's rows.

@@ -193,6 +193,30 @@ func TestSymmetric(t *testing.T) {
 	}
 }
 
+// TestOffTheMiddle refuses zero points of GPTQ that are all the same and off the middle, where config.json has sym.
+func TestOffTheMiddle(t *testing.T) {
+	config, parts := layer(t, "gptq-8-bits")
+	want := values(t, string(config), parts)
+	sym := func(format string) string {
+		return `{"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": 64, "sym": true,
+			"checkpoint_format": "` + format + `"}}`
+	}
+	if !slices.Equal(values(t, sym("gptq"), parts), want) {
+		t.Error("sym differs")
+	}
+	fails(t, sym("gptq_v2"), parts, "qzeros stand for 127 throughout, but sym is true, with zero points of 128: "+
+		"checkpoint_format is perhaps gptq")
+	zeros := parts["m.q_proj.qzeros"]
+	zeros.Data = bytes.Repeat([]byte{128}, len(zeros.Data))
+	parts[zeros.Name] = zeros
+	fails(t, sym("gptq"), parts, "checkpoint_format is perhaps gptq_v2")
+	if !slices.Equal(values(t, sym("gptq_v2"), parts), want) {
+		t.Error("the other format differs")
+	}
+	zeros.Data[1] = 127 // asymmetric, whatever config.json says
+	values(t, sym("gptq"), parts)
+}
+
 // TestScheme refuses weights of another type, or of other bits, than their scheme has.
 func TestScheme(t *testing.T) {
 	for _, c := range []struct{ name, weights string }{
