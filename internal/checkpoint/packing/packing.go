@@ -126,10 +126,13 @@ func parse(raw json.RawMessage, key, method string) (*Packing, error) {
 
 // method returns the method named, without its settings.
 func (d *description) method() (method, error) {
-	round := cmp.Or(d.Format, "auto_round:auto_gptq") // the default in auto_round/export/export_to_autoround
-	switch kind := strings.ToLower(d.Method); {
+	kind, round := strings.ToLower(d.Method), ""
+	if kind = strings.TrimPrefix(kind, "intel/"); kind == "auto-round" {
+		round = cmp.Or(d.Format, "auto_round:auto_gptq") // the default in auto_round/export/export_to_autoround
+	}
+	switch {
 	case kind == "mxfp4": // gpt-oss: the parts' names tell
-		return &plain{}, nil
+		return &plain{described: true}, nil
 	case kind == "fp8", kind == "fbgemm_fp8":
 		return &fp8{}, nil
 	case strings.HasPrefix(kind, "modelopt"), kind == "" && d.Algo != "":
@@ -137,10 +140,13 @@ func (d *description) method() (method, error) {
 	case kind == "compressed-tensors":
 		return &compressed{}, nil
 	case kind == "awq", kind == "gptq" && strings.EqualFold(d.Version, "gemm"),
-		kind == "auto-round" && strings.HasSuffix(round, "awq"):
+		strings.HasSuffix(round, "awq"):
 		return &awq{}, nil
-	case kind == "gptq", kind == "auto-round" && strings.HasSuffix(round, "gptq"):
+	case kind == "gptq", strings.HasSuffix(round, "gptq"):
 		return &gptq{}, nil
+	case round != "":
+		return nil, fmt.Errorf("packing_format %q of %s is not read, auto_round:auto_gptq and auto_round:auto_awq "+
+			"are; "+advice, round, d.Method)
 	case kind == "" && (d.In4 != nil || d.In8 != nil):
 		return nil, refuse("bitsandbytes", "")
 	case kind == "" && d.Group != nil && d.Bits != nil:

@@ -145,6 +145,7 @@ func TestRefused(t *testing.T) {
 		`{"quant_method": "awq", "bits": 4, "group_size": -5}`:                                                    "group_size is -5",
 		`{"quant_method": "exl2"}`:                                                                                "ExLlama",
 		`{"quant_method": "new", "bits": 4}`:                                                                      `"new" is not read`,
+		`{"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:exllamav2"}`:                     `packing_format "auto_round:exllamav2" of auto-round is not read, auto_round:auto_gptq and auto_round:auto_awq are`,
 		`{"bits": "four"}`:                                                                                        "quantization_config",
 		`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`:                                                  "W4A8_AWQ",
 		`{"quant_method": "awq", "bits": 4, "version": "gemv"}`:                                                   "gemv",

@@ -10,13 +10,19 @@ import (
 
 // plain is the method of folders that describe none. Names tell of their packed weights, if any: blocks and scales of
 // MXFP4 (Mxfp4Config in transformers/quantizers/quantizer_mxfp4.py).
-type plain struct{}
+type plain struct {
+	described bool // config.json names MXFP4
+}
 
 func (p *plain) validate() error { return nil }
 
 func (p *plain) Name() string { return "MXFP4" }
 
 func (p *plain) weight(*module) (t tensor.Tensor, err error) {
+	if p.described {
+		return t, errors.New("it is packed, but not as blocks and scales, which quant_method mxfp4 of config.json " +
+			"has: take the publisher's files")
+	}
 	return t, errors.New("the folder's weights are quantized, but config.json has no quantization_config, and no " +
 		"quantize_config.json, quant_config.json or hf_quant_config.json is beside it: take the publisher's files")
 }

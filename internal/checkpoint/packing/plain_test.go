@@ -58,3 +58,10 @@ func TestMicroscaled(t *testing.T) {
 		t.Errorf("scales of another shape: %v", err)
 	}
 }
+
+// TestDescribed does not say that a description is missing where config.json has one of MXFP4.
+func TestDescribed(t *testing.T) {
+	_, parts := layer(t, "fp8-block")
+	fails(t, `{"quantization_config": {"quant_method": "mxfp4"}}`, parts, "which quant_method mxfp4 of config.json has")
+	fails(t, `{}`, parts, "config.json has no quantization_config")
+}

@@ -423,7 +423,8 @@ func TestOwnForms(t *testing.T) {
 			`{"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": {"m.q_proj": {"bits": 8, "group_size": 64}}}`,
 			`{"method": "gptq", "format": "gptq", "bits": 8, "group_size": 64}`},
 		"awq": {`{"method": "awq", "format": "gemm", "group_size": 32}`,
-			`{"quant_method": "auto-round", "packing_format": "auto_round:auto_awq", "group_size": 32}`},
+			`{"quant_method": "auto-round", "packing_format": "auto_round:auto_awq", "group_size": 32}`,
+			`{"quant_method": "intel/auto-round", "packing_format": "auto_round:auto_awq", "group_size": 32}`},
 	} {
 		plain, parts := layer(t, name)
 		for _, config := range configs {
