@@ -30,6 +30,12 @@ func TestPackedTypes(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := run(t, here, here+".gguf", convert.Options{})
+			if want.Quantized() {
+				_, err := convert.Convert(t.Context(), here, here+".Q4_K_M.gguf", convert.Options{Type: "Q4_K_M"})
+				if err == nil || !strings.Contains(err.Error(), "without --type, and the file with") {
+					t.Errorf("to another type: %v", err)
+				}
+			}
 			run(t, there, there+".gguf", convert.Options{})
 			got, values := floatsOf(t, here+".gguf")
 			_, plain := floatsOf(t, there+".gguf")

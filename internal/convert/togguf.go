@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -82,7 +83,10 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		if err != nil {
 			return err
 		}
-		if err := c.applyMix(jobs, c.to, model, false); err != nil {
+		if err := c.applyMix(jobs, c.to, model, false); errors.Is(err, ErrRequantize) {
+			return fmt.Errorf("%w: convert the folder without --type, and the file with "+
+				"\"karat quantize --allow-requantize\"", err)
+		} else if err != nil {
 			return err
 		}
 	}
