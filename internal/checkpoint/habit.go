@@ -97,7 +97,7 @@ func (h Habit) Regroup(t tensor.Tensor, back bool) tensor.Tensor {
 		return r
 	}
 	if g.size%t.DType.BlockSize() != 0 {
-		t.DType, t.Data, t.Source, t.At = tensor.F32, nil, dequantized{t}, 0
+		t = inF32(t)
 	}
 	return tensor.Regroup(t, outer, inner)
 }

@@ -93,7 +93,9 @@ func (c *weights) join() error {
 		}
 		if slices.ContainsFunc(list, func(t tensor.Tensor) bool { return t.DType != list[0].DType }) {
 			for i := range list {
-				list[i] = packing.ToF32(list[i])
+				if list[i] = packing.ToF32(list[i]); list[i].DType.Float() {
+					list[i] = inF32(list[i]) // left out of the packing
+				}
 			}
 		}
 		t, err := tensor.Join(joined+".weight", list)

@@ -84,7 +84,15 @@ func dequantize(t tensor.Tensor) (tensor.Tensor, error) {
 	return tensor.Tensor{Name: t.Name, DType: tensor.F32, Shape: t.Shape, Data: bytesOf(v)}, nil
 }
 
-// dequantized is the Source of the values of in, of a quantized type, as F32.
+// inF32 returns t with its values as F32, decoded as they are read.
+func inF32(t tensor.Tensor) tensor.Tensor {
+	if t.DType != tensor.F32 {
+		t.DType, t.Data, t.Source, t.At = tensor.F32, nil, dequantized{t}, 0
+	}
+	return t
+}
+
+// dequantized is the Source of the values of in, of another type, as F32.
 type dequantized struct{ in tensor.Tensor }
 
 // ReadAt implements io.ReaderAt. A unit is a block.

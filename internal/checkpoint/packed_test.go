@@ -189,6 +189,35 @@ func TestFewErrors(t *testing.T) {
 	}
 }
 
+// TestUnpackedExpert opens folders of which a single expert is not packed, whose values are the publisher's.
+func TestUnpackedExpert(t *testing.T) {
+	src := golden.Model(t, "qwen3moe")
+	const stack, expert = "model.layers.0.mlp.experts.up_proj", "model.layers.0.mlp.experts.1.up_proj"
+	original := opened(t, src).set.ByName[stack]
+	for _, name := range []string{"awq", "fp8-block", "mlx-4-bits", "gptq-act-order", "ct-int8-channel"} {
+		dir := t.TempDir()
+		here, there := filepath.Join(dir, "packed"), filepath.Join(dir, "plain")
+		edit := func(parts map[string]tensor.Tensor) {
+			maps.DeleteFunc(parts, func(name string, _ tensor.Tensor) bool { return strings.HasPrefix(name, expert+".") })
+			part, err := original.Part(original.Shape[1], 2*original.Shape[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts[expert+".weight"] = part
+		}
+		if err := packed.Folders(src, here, there, find(t, name), edit); err != nil {
+			t.Fatal(err)
+		}
+		got := floatsOf(t, opened(t, here).set.ByName[stack])
+		want := floatsOf(t, opened(t, there).set.ByName[stack])
+		n := original.Shape[1] * original.Shape[2]
+		copy(want[n:2*n], floatsOf(t, original)[n:])
+		if !slices.Equal(got, want) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
 // stack stacks the experts' parts of each layer, as MLX has them under switch_mlp.
 func stack(parts map[string]tensor.Tensor, under string) {
 	const first = ".experts.0."
