@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/andybalholm/brotli"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/webbuild"
+	"github.com/karat-run/karat/js"
 )
 
 // standInProgram is the script of a program that stands in for Karat's.
@@ -213,8 +215,11 @@ func TestPolicy(t *testing.T) {
 	if regexp.MustCompile(`\son\w+=|style=|<script>|https?://`).MatchString(strings.ReplaceAll(html, s.policy, "")) {
 		t.Error("the page has code or styles that the policy forbids, or names other sites")
 	}
-	for _, f := range scripts {
+	for _, f := range slices.Concat(common, scripts) {
 		text, err := page.ReadFile("page/" + f)
+		if slices.Contains(common, f) {
+			text, err = js.Files.ReadFile(f)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

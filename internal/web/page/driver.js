@@ -5,43 +5,22 @@
 function call(op, args, event) {
 	if (info?.driver === 'server' && inside_.includes(op)) return Promise.reject(trouble('browser', ''));
 	const served = op === 'load' ? args.source.kind === 'served' : op in remote && info?.driver === 'server';
+	if (op === 'load' && args.source.kind === 'demo') args = { ...args, source: { ...published('demo.gguf'), kind: 'url' } };
 	return served ? remote[op](args || {}, event || (() => {})) : ask(op, args, event);
 }
 
 // inside_ are the operations on a model's inside, which the browser's engine alone has.
 const inside_ = ['prove', 'nodes', 'probe', 'change', 'time', 'reset'];
 
-// The worker, and the calls that it has not answered.
-let worker, last = 0;
-const calls = new Map();
-
 // scripts makes addresses of this site's scripts that the page's policy trusts.
 const scripts = globalThis.trustedTypes?.createPolicy('karat', { createScriptURL: url => url }) || { createScriptURL: url => url };
 
-function startWorker() {
-	worker?.terminate();
-	for (const c of calls.values()) c.reject(Object.assign(new Error('restarted'), { kind: 'aborted' }));
-	calls.clear();
-	worker = new Worker(scripts.createScriptURL('karat.js'));
-	worker.onmessage = ({ data: { id, result, error, event } }) => {
-		if (id === undefined) return fail(error);
-		const c = calls.get(id);
-		if (!c) return;
-		if (event !== undefined) return c.event?.(event);
-		calls.delete(id);
-		error ? c.reject(Object.assign(new Error(error.message), error)) : c.resolve(result);
-	};
-	worker.onerror = e => fail({ kind: 'crash', message: e.message || 'the worker did not start' });
-}
+// The engine of this browser: the page's own script, as a worker.
+const engine = new Engine(() => new Worker(scripts.createScriptURL('karat.js')), e => fail(e));
+const ask = (op, args, event) => engine.ask(op, args, event);
 
-// ask asks the worker, which starts with the first call.
-function ask(op, args, event) {
-	if (!worker) startWorker();
-	return new Promise((resolve, reject) => {
-		calls.set(++last, { resolve, reject, event });
-		worker.postMessage({ id: last, op, args });
-	});
-}
+// published is a file of this site.
+const published = name => ({ url: name, name, ...SITE.files[name] });
 
 // The key of a server that wants one, kept until this tab is closed.
 const apiKey = () => recall('key', tabStore) || '';

@@ -118,9 +118,9 @@ function boot() {
 	return booting ||= (async () => {
 		showModel('starting');
 		progress(true);
-		startWorker();
+		engine.start();
 		try {
-			const r = await ask('boot', {}, ({ have, size }) => progress(true, have, size));
+			const r = await ask('boot', { program: 'karat.wasm?' + SITE.files['karat.wasm'].sha256.slice(0, 12), length: SITE.files['karat.wasm'].bytes }, ({ have, size }) => progress(true, have, size));
 			adapters = r.adapters;
 			version = r.version;
 			return true;

@@ -45,28 +45,19 @@ function take(source) {
 	loadModel(source);
 }
 
-// addressOf makes a file's address of what people paste: the address of a file or of its page at Hugging Face.
-function addressOf(text) {
-	const u = new URL(text);
-	if (u.hostname === 'huggingface.co') u.pathname = u.pathname.replace(/^(\/[^/]+\/[^/]+)\/blob\//, '$1/resolve/');
-	return u.href;
-}
-
 // listFiles lists the GGUF files of ORG/REPO at Hugging Face, one to be chosen.
 async function listFiles(repo, url) {
 	try {
-		const r = await fetch(`https://huggingface.co/api/models/${repo}/tree/main?recursive=true`);
-		if (!r.ok) throw trouble('network', `${repo}: ${r.status}`);
-		const files = (await r.json()).filter(f => /\.gguf$/i.test(f.path));
-		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.path), h('span', { class: 'muted' }, bytes(f.size)),
-			h('button', { type: 'button', class: 'small', t: 'download', onclick: () => { url.value = `https://huggingface.co/${repo}/resolve/main/${f.path}`; $('sum').value = f.lfs?.oid || ''; $('files').replaceChildren(); $('fetch').click(); } })))));
+		const files = await ggufFiles(repo);
+		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.name), h('span', { class: 'muted' }, bytes(f.size)),
+			h('button', { type: 'button', class: 'small', t: 'download', onclick: () => { url.value = f.url; $('sum').value = f.sha256; $('files').replaceChildren(); $('fetch').click(); } })))));
 	} catch (e) {
-		fail(e.kind ? e : trouble('network', e.message));
+		fail(e);
 	}
 }
 
 function fetchModel(url, sum) {
-	const repo = /^(?:hf:|https:\/\/huggingface\.co\/)?([\w.-]+\/[\w.-]+)\/?$/.exec(url.value.trim())?.[1];
+	const repo = repoOf(url.value);
 	if (repo) return void listFiles(repo, url);
 	let address;
 	try {
@@ -89,12 +80,6 @@ function fetchModel(url, sum) {
 	fetchParts(want ? [address] : partsOf(address), want || undefined).then(done => {
 		if (!done && !url.value) [url.value, sum.value] = [address, want]; // to be mended, or tried again
 	});
-}
-
-// partsOf are the addresses of all parts of a split model, by that of one; of others the only one.
-function partsOf(address) {
-	const m = /^(.*-)\d{5}(-of-(\d{5})\.gguf(?:[?#].*)?)$/i.exec(address), n = Number(m?.[3]);
-	return n > 0 && n < 1000 ? Array.from({ length: n }, (_, i) => m[1] + String(i + 1).padStart(5, '0') + m[2]) : [address];
 }
 
 async function fetchParts(urls, sha256) {

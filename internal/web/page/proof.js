@@ -20,7 +20,7 @@ async function prove() {
 		bar.hidden = false;
 		bar.removeAttribute('value');
 		try {
-			const r = await call('prove', { recorded: recorded() }, ({ done, total, text }) => {
+			const r = await call('prove', recorded() ? { record: { json: published('demo.golden.json'), tensors: published('demo.golden.safetensors') } } : {}, ({ done, total, text }) => {
 				bar.max = total;
 				bar.value = done;
 				say($('proof-state'), 'proofAt', { done, total });

@@ -1,9 +1,8 @@
 // The models that the browser keeps for this site (the origin's private file system), in
 // the worker: KEY.gguf is a model or its beginning, KEY.json tells about it.
+import { nameOf, trouble } from './hub.js';
 
-const trouble = (kind, message, more) => Object.assign(new Error(message), { kind, ...more });
-
-async function kept() {
+export async function kept() {
 	if (!navigator.storage?.getDirectory) throw trouble('store', 'this browser keeps no files for pages (OPFS)');
 	return (await navigator.storage.getDirectory()).getDirectoryHandle('models', { create: true });
 }
@@ -13,9 +12,9 @@ async function keyOf(url) {
 	return hex(new Uint8Array(sum)).slice(0, 32);
 }
 
-const hex = b => Array.from(b, x => x.toString(16).padStart(2, '0')).join('');
+export const hex = b => Array.from(b, x => x.toString(16).padStart(2, '0')).join('');
 
-async function readAbout(dir, key) {
+export async function readAbout(dir, key) {
 	try {
 		return JSON.parse(await (await (await dir.getFileHandle(key + '.json')).getFile()).text());
 	} catch {
@@ -24,7 +23,7 @@ async function readAbout(dir, key) {
 }
 
 // lock opens a file of the store for reading and writing; nobody else has it open then.
-async function lock(dir, name, mode) {
+export async function lock(dir, name, mode) {
 	const handle = await dir.getFileHandle(name, { create: mode !== 'read-only' });
 	return handle.createSyncAccessHandle(mode && { mode });
 }
@@ -41,7 +40,7 @@ async function writeAbout(dir, about) {
 }
 
 // listKept tells what is kept, and how much room there is.
-async function listKept() {
+export async function listKept() {
 	const { usage, quota } = await navigator.storage.estimate();
 	const dir = await kept(), models = [];
 	for await (const name of dir.keys()) {
@@ -55,7 +54,7 @@ async function listKept() {
 	return { models, usage, quota };
 }
 
-async function removeKept({ key }) {
+export async function removeKept({ key }) {
 	const dir = await kept();
 	for (const name of [key + '.gguf', key + '.json']) await dir.removeEntry(name).catch(e => { if (e.name !== 'NotFoundError') throw e; });
 }
@@ -72,7 +71,7 @@ async function digest(size, read, tell, signal) {
 	return hash.sum();
 }
 
-const reader = file => (at, length) => {
+export const reader = file => (at, length) => {
 	const b = new Uint8Array(length);
 	if (file.read(b, { at }) !== length) throw trouble('file', `the kept file ends before byte ${at + length}`);
 	return b;
@@ -80,7 +79,7 @@ const reader = file => (at, length) => {
 
 // download brings a file into the store, from where an earlier try left off, and checks
 // its hash: against sha256 if that is said. It resolves to what is known of the file.
-async function download({ url, name, sha256 }, tell, signal) {
+export async function download({ url, name, sha256 }, tell, signal) {
 	url = new URL(url, location.href).href;
 	const dir = await kept(), key = await keyOf(url);
 	const about = { key, url, name: name || nameOf(url), ...await readAbout(dir, key) };
@@ -108,12 +107,6 @@ async function download({ url, name, sha256 }, tell, signal) {
 		file.flush();
 		file.close();
 	}
-}
-
-function nameOf(url) {
-	let last = new URL(url).pathname.split('/').pop();
-	try { last = decodeURIComponent(last); } catch { /* as it is: it was not encoded so */ }
-	return /\.gguf$/i.test(last) ? last : (last || 'model') + '.gguf';
 }
 
 // fetchRest appends what the file lacks, and reports whether it has all.
@@ -180,7 +173,7 @@ async function append(body, at, about, file, tell) {
 }
 
 // checkKept hashes a kept file again, and reports whether it is what was loaded.
-async function checkKept({ key }, tell, signal) {
+export async function checkKept({ key }, tell, signal) {
 	const dir = await kept(), about = await readAbout(dir, key), file = await lock(dir, key + '.gguf', 'read-only');
 	try {
 		if (await digest(file.getSize(), reader(file), tell, signal) !== about.sha256) throw trouble('hash', `${about.name}: its bytes are not those that were loaded`);

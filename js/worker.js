@@ -1,5 +1,7 @@
 // The worker: Karat's WebAssembly, and the model that it has loaded. The page calls an
 // operation by its name; many may run, but of those on the model one at a time.
+import { partOf, partsOf, trouble } from './hub.js';
+import { checkKept, download, hex, kept, listKept, lock, readAbout, reader, removeKept } from './store.js';
 
 let karat; // what the WebAssembly offers
 let model, opened; // the model, and what to close with it
@@ -7,9 +9,10 @@ let running; // the AbortController of what runs on the model
 let downloads = new Map();
 
 const operations = {
-	async boot(_, tell) {
+	// The program comes from an address, as it is or in gzip; its length is that of the module.
+	async boot({ program, length }, tell) {
 		const go = new Go();
-		const { instance } = await instantiate(go.importObject, tell);
+		const { instance } = await instantiate(program, length, go.importObject, tell);
 		go.run(instance).then(() => postMessage({ error: { kind: 'crash', message: globalThis.karatPanic || 'the program ended' } }));
 		karat = globalThis.karat;
 		const adapters = await karat.adapters().catch(e => ({ why: e.message }));
@@ -48,9 +51,10 @@ const operations = {
 	}),
 	reset: exclusive(() => loaded().reset()),
 	time: exclusive(({ on }) => karatGPU.time(on)), // of kernels; it gives what those so far took
-	prove: exclusive(async ({ recorded }, tell, signal) => {
-		const record = recorded ? { json: await load('demo.golden.json'), tensors: await load('demo.golden.safetensors') } : null;
-		return loaded().prove(record, { kv: 'f32', taps: true, prompt: recorded ? 2 : 0, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
+	// A record is two files, {url, sha256}: json, tensors. Without one the model's own float64 is the measure.
+	prove: exclusive(async ({ record: files, prompt = files ? 2 : 0 }, tell, signal) => {
+		const record = files ? { json: await whole(files.json), tensors: await whole(files.tensors) } : null;
+		return loaded().prove(record, { kv: 'f32', taps: true, prompt, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
 	}),
 	nodes: exclusive(() => loaded().nodes()),
 	probe: exclusive(({ name, prompt }, _, signal) => loaded().probe(name, prompt, { signal })),
@@ -141,40 +145,50 @@ async function closeModel() {
 	}
 }
 
-// instantiate compiles the module while it arrives, and tells how much has.
-async function instantiate(imports, tell) {
-	const r = await get('karat.wasm?' + SITE.files['karat.wasm'].sha256.slice(0, 12));
-	let have = 0;
-	const counted = r.body.pipeThrough(new TransformStream({ transform(part, out) { tell({ have: have += part.length, size: SITE.files['karat.wasm'].bytes }); out.enqueue(part); } }));
-	return WebAssembly.instantiateStreaming(new Response(counted, { headers: { 'Content-Type': 'application/wasm' } }), imports);
+// instantiate compiles the module during its arrival, and tells how much has come.
+async function instantiate(program, size, imports, tell) {
+	const body = (await get(program)).body.getReader(), first = await body.read();
+	let begun = false, have = 0;
+	const rest = new ReadableStream({
+		async pull(out) {
+			const part = begun ? await body.read() : first;
+			begun = true;
+			part.done ? out.close() : out.enqueue(part.value);
+		},
+	});
+	const counted = new TransformStream({ transform(part, out) { tell({ have: have += part.length, size }); out.enqueue(part); } });
+	const packed = first.value?.[0] === 0x1f; // some servers unpack such a file on the way
+	const module = (packed ? rest.pipeThrough(new DecompressionStream('gzip')) : rest).pipeThrough(counted);
+	return WebAssembly.instantiateStreaming(new Response(module, { headers: { 'Content-Type': 'application/wasm' } }), imports);
 }
 
-async function get(name) {
-	const r = await fetch(name).catch(e => { throw trouble('network', `${name}: ${e.message}`); });
-	if (!r.ok) throw trouble('network', `${name}: the server says ${r.status}`);
+async function get(url) {
+	const r = await fetch(url).catch(e => { throw trouble('network', `${url}: ${e.message}`); });
+	if (!r.ok) throw trouble('network', `${url}: the server says ${r.status}`);
 	return r;
 }
 
-// load is one of the site's own files, with the bytes that it was published with.
-async function load(name) {
-	const b = new Uint8Array(await (await get(name)).arrayBuffer());
-	if (hex(new Uint8Array(await crypto.subtle.digest('SHA-256', b))) !== SITE.files[name].sha256) throw trouble('hash', `${name} is not the file of this site`);
+// whole is a file with the bytes that it was published with.
+async function whole({ url, sha256 }) {
+	const b = new Uint8Array(await (await get(url)).arrayBuffer());
+	if (sha256 && hex(new Uint8Array(await crypto.subtle.digest('SHA-256', b))) !== sha256) throw trouble('hash', `${url} is not the file that was published`);
 	return b;
 }
 
 // sources open a model's file: what gives its bytes, slice by slice.
 const sources = {
-	// The demo is kept like any other; where nothing can be kept it lies in memory.
-	async demo(_, tell, signal) {
-		const { sha256 } = SITE.files['demo.gguf'];
+	// A file at an address is kept like any other. Where nothing can be kept it lies in memory, if that is known to be small.
+	async url({ url, name, sha256, bytes }, tell, signal) {
+		url = new URL(url, location.href).href;
 		try {
-			const { models } = await listKept(), here = models.find(m => m.done && m.sha256 === sha256 && m.have === m.size);
+			const { models } = await listKept(), here = models.find(m => m.done && m.have === m.size && (sha256 ? m.sha256 === sha256 : m.url === url));
 			if (here) return await sources.kept(here); // it may be in use, and then cannot be opened to be written
-			const { key } = await download({ url: 'demo.gguf', name: 'demo.gguf', sha256 }, tell, signal);
-			return await sources.kept({ key });
+			const parts = sha256 ? [url] : partsOf(url), keys = [];
+			for (const part of parts) keys.push((await download({ url: part, name: parts.length > 1 ? undefined : name, sha256 }, tell, signal)).key);
+			return await sources.kept({ key: keys[0] });
 		} catch (e) {
-			if (e.name === 'AbortError' || kindOf(e) === 'hash') throw e;
-			return { name: 'demo.gguf', size: SITE.files['demo.gguf'].bytes, bytes: await load('demo.gguf'), sha256 };
+			if (e.name === 'AbortError' || kindOf(e) === 'hash' || !bytes) throw e;
+			return { name, size: bytes, bytes: await whole({ url, sha256 }), sha256 };
 		}
 	},
 
@@ -200,9 +214,6 @@ const sources = {
 	},
 };
 
-// partOf names the model of which a file's name says that it is a part; undefined for others.
-const partOf = name => /^(.*)-\d{5}(-of-\d{5}\.gguf)$/.exec(name || '')?.slice(1).join('');
-
 async function openKept(key) {
 	const dir = await kept(), about = await readAbout(dir, key), file = await lock(dir, key + '.gguf', 'read-only');
 	return { key, name: about.name, size: file.getSize(), sha256: about.sha256, read: reader(file), close: () => file.close() };
@@ -215,8 +226,9 @@ function kindOf(e) {
 	return names[e.name] || 'other';
 }
 
-function serve() {
-	onmessage = async ({ data: { id, op, args } }) => {
+// serve answers the calls of the page.
+export function serve() {
+	globalThis.onmessage = async ({ data: { id, op, args } }) => {
 		try {
 			const result = await operations[op](args || {}, event => postMessage({ id, event }));
 			postMessage({ id, result });
