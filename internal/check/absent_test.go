@@ -42,6 +42,8 @@ var optional = map[string]map[string]any{
 	"hy_v3":      {"expert_weights_scale": float32(1), "expert_weights_norm": false, "expert_gating_func": uint32(2), "expert_shared_feed_forward_length": nil},
 	"mistral3": {"rope.scaling.yarn_log_multiplier": float32(0), "rope.scaling.yarn_beta_fast": float32(32), "rope.scaling.yarn_beta_slow": float32(1),
 		"attention.temperature_scale": float32(0)},
+	"mistral4": {"rope.scaling.yarn_log_multiplier": float32(0), "expert_weights_scale": float32(1), "expert_weights_norm": false,
+		"attention.temperature_scale": float32(0)},
 	"modern-bert":    {"rope.freq_base_swa": float32(1e4), "attention.sliding_window_pattern": uint32(3)},
 	"nemotron_h_moe": {"expert_weights_norm": false, "expert_weights_scale": float32(1), "attention.layer_norm_epsilon": nil},
 	"olmo2":          {"attention.sliding_window_pattern": uint32(4), "rope.freq_base_swa": ".rope.freq_base"},

@@ -34,6 +34,10 @@ var ours = map[string]map[string]string{
 		"tokenizer.ggml.eot_token_id":  "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
 		"tokenizer.ggml.eom_token_id":  "see eot_token_id",
 	},
+	"mistral4": {
+		"mistral4.attention.temperature_scale":  "the converter leaves the growth of queries out, which its reader of this architecture knows",
+		"mistral4.attention.temperature_length": "likewise",
+	},
 	"afmoe": {
 		"afmoe.expert_weights_norm": "readers without it do not normalize; the model does, which its config.json does not say",
 		"afmoe.expert_gating_func":  "readers assume sigmoids",

@@ -39,6 +39,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
+	"github.com/karat-run/karat/internal/arch/mistral4"
 	modernbert "github.com/karat-run/karat/internal/arch/modern-bert"
 	"github.com/karat-run/karat/internal/arch/nemotronh"
 	nomicbert "github.com/karat-run/karat/internal/arch/nomic-bert"
@@ -110,6 +111,7 @@ var Families = []*family.Family{
 	&hunyuanmoe.Family,
 	&ernie45moe.Family,
 	&apertus.Family,
+	&mistral4.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

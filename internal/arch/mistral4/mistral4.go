@@ -1,0 +1,159 @@
+// Package mistral4 is the decoder of Mistral Small 4.
+//
+// Differences from DeepSeek V3: queries grow by a step at each multiple of the first context, as Ministral 3's; the
+// router takes the softmax of all scores; experts have their gates and up matrices in a single weight.
+//
+// Source: transformers, models/mistral4/modeling_mistral4.py; DeepSeek-AI 2024, arXiv:2412.19437; Nakanishi 2025,
+// arXiv:2501.19399. published.json: the values of transformers' models/mistral4/configuration_mistral4.py.
+package mistral4
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize    int              `json:"vocab_size"`
+	HiddenSize   int              `json:"hidden_size"`
+	DenseSize    int              `json:"intermediate_size"`
+	NumLayers    int              `json:"num_hidden_layers"`
+	NumHeads     int              `json:"num_attention_heads"`
+	MaxPositions int              `json:"max_position_embeddings"`
+	QueryRank    int              `json:"q_lora_rank"`
+	Rank         int              `json:"kv_lora_rank"`
+	PlainDim     int              `json:"qk_nope_head_dim"` // features of a head without rotation
+	TurningDim   int              `json:"qk_rope_head_dim"` // features of a head with rotation
+	ValueDim     int              `json:"v_head_dim"`
+	RMSNormEps   float32          `json:"rms_norm_eps"`
+	Act          graph.Activation `json:"hidden_act"`
+	Tied         bool             `json:"tie_word_embeddings"`
+	FirstDense   int              `json:"first_k_dense_replace"`
+	ExpertSize   int              `json:"moe_intermediate_size"`
+	NumExperts   int              `json:"num_experts"`
+	TopK         int              `json:"top_k_experts"`
+	NumShared    int              `json:"n_shared_experts"`
+	Groups       int              `json:"n_group"`
+	KeptGroups   int              `json:"topk_group"`
+	Normalize    bool             `json:"norm_topk_prob"`
+	Factor       float64          `json:"routed_scaling_factor"`
+	Growth       float64          `json:"llama_4_scaling_beta"` // of queries; 0 in llama.cpp's files
+	Every        int              `json:"temperature_length"`   // positions of a step of growth
+	Rope         struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turn   graph.RoPEAttr
+	route  graph.RouteAttr
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer, with either an MLP or a mixture.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *family.MLP   `gguf:"" hf:"mlp"`
+	MoE      *MoE          `gguf:"" hf:"mlp"`
+}
+
+// Attention is latent attention. KeyB [heads, rank, plain] and ValueB [heads, value, rank] are the folder's kv_b_proj.
+type Attention struct {
+	QA     *graph.Weight `gguf:"attn_q_a" hf:"q_a_proj"`
+	QANorm *graph.Weight `gguf:"attn_q_a_norm" hf:"q_a_layernorm"`
+	QB     *graph.Weight `gguf:"attn_q_b" hf:"q_b_proj"`
+	KVA    *graph.Weight `gguf:"attn_kv_a_mqa" hf:"kv_a_proj_with_mqa"`
+	KVNorm *graph.Weight `gguf:"attn_kv_a_norm" hf:"kv_a_layernorm"`
+	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
+	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
+	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
+type MoE struct {
+	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	GateUp *graph.Weight `gguf:"ffn_gate_up_exps" hf:"experts.gate_up_proj"`
+	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	Shared family.Shared `gguf:"" hf:"shared_experts"`
+}
+
+// latentEps is the epsilon of the norms of latents, whatever RMSNormEps says.
+const latentEps = 1e-6
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	if c.Growth != 0 && c.Every < 1 {
+		return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta) every %d positions", c.Growth, c.Every)
+	}
+	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
+	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: true}
+	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
+		Kept: c.KeptGroups, Best: 2}
+	for i := range m.Layers {
+		if i < c.FirstDense {
+			m.Layers[i].MLP = new(family.MLP)
+		} else {
+			m.Layers[i].MoE = new(MoE)
+		}
+	}
+	return m, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.Forward(g, x, m.Act, m.DenseSize, m.HiddenSize)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	qDim := m.PlainDim + m.TurningDim
+	from := g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0) // [T, qRank]
+	q := g.Heads(g.Linear(a.QB, from, m.NumHeads*qDim), qDim)                 // [T, heads, plain + turning]
+	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)          // [T, heads, rank]
+	turning := g.RoPEWith("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn)  // [T, heads, turning]
+	both := g.Linear(a.KVA, x, kv.Dim)                                        // [T, rank + turning]
+	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0)     // [T, rank]
+	k := g.RoPEWith("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
+	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
+	q = g.Concat(plain, turning) // [T, heads, rank + turning]
+	if m.Growth != 0 {
+		q = g.ScalePos(q, graph.ScalePosAttr{Beta: m.Growth, Every: m.Every})
+	}
+	y := g.Attention(q, kv, m.Rope.Full.ScoreScale()/math.Sqrt(float64(qDim))) // [T, heads·rank]
+	return g.Linear(a.O, g.HeadLinear(a.ValueB, g.Heads(y, m.Rank), m.ValueDim), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, m.route, nil, nil)
+	y := g.Experts(m.Act, e.GateUp, e.Down, x, route, m.NumExperts, m.ExpertSize)
+	shared := e.Shared.Forward(g, "mlp.shared_experts", x, m.Act, m.NumShared*m.ExpertSize, m.HiddenSize)
+	return g.Name(g.Add(g.Name(y, "ffn_experts", "mlp.experts.out"), shared), "ffn_out", "mlp.out")
+}
