@@ -21,9 +21,9 @@ import (
 func TestPackedLogits(t *testing.T) {
 	families := map[string][]string{
 		"tiny-llama": {"fp8-block-e8m0", "gptq"},
-		"qwen3moe": {"fp8-block", "modelopt-fp8-rows", "modelopt-mxfp8", "ct-int4-group", "ct-int4-actorder", "ct-int8-bytes", "ct-nvfp4", "gptq", "awq",
+		"qwen3moe": {"fp8-block", "modelopt-fp8-rows", "modelopt-mxfp8", "ct-int4-group", "ct-int4-actorder", "ct-int8-bytes", "ct-nvfp4", "modelopt-nvfp4", "gptq", "awq",
 			"mlx-4-bits", "mlx-nvfp4", "gptq-v2-3-bits"},
-		"qwen35moe": {"ct-int4-asymmetric"},
+		"qwen35moe": {"ct-int4-asymmetric"}, "falcon": {"fp8-block", "modelopt-nvfp4", "gptq-act-order", "gptq"},
 		"deepseek2": {"fp8-block", "gptq-act-order", "mlx-mxfp4", "mlx-3-bits"}, "phi3": {"fp8-small-block-bf16", "mlx-5-bits"}}
 	for family, names := range families {
 		for _, p := range packed.All {

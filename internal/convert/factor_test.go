@@ -29,8 +29,8 @@ func inF32(name string, v ...float32) tensor.Tensor {
 }
 
 // withFactors writes a GGUF file anew as llama.cpp's converter writes weights of NVFP4: with factors beside weights, of
-// each expert, and scales of activations.
-func withFactors(t *testing.T, path string) (to string, count int) {
+// each expert, and scales of activations. Types are the weights' types by turns.
+func withFactors(t *testing.T, path string, types ...tensor.DType) (to string, count int) {
 	to = rewrite(t, path, func(keys []gguf.KeyValue, tensors []tensor.Tensor) ([]gguf.KeyValue, []tensor.Tensor) {
 		var all []tensor.Tensor
 		for _, x := range tensors {
@@ -44,8 +44,12 @@ func withFactors(t *testing.T, path string) (to string, count int) {
 			if err := quant.Dequantize(x.DType, values, x.Data); err != nil {
 				t.Fatal(err)
 			}
-			x.DType, x.Data = tensor.NVFP4, make([]byte, tensor.NVFP4.RowBytes(len(values)))
-			if err := quant.Quantize(tensor.NVFP4, x.Data, values, x.Shape.Last(), nil); err != nil {
+			d := tensor.NVFP4
+			if len(types) > 0 && stem != "output" { // which has a factor beside NVFP4 alone
+				d = types[count%len(types)]
+			}
+			x.DType, x.Data = d, make([]byte, d.RowBytes(len(values)))
+			if err := quant.Quantize(d, x.Data, values, x.Shape.Last(), nil); err != nil {
 				t.Fatal(err)
 			}
 			var by []float32
@@ -163,10 +167,16 @@ func TestFactorsRun(t *testing.T) {
 		}
 		return slices.Concat(rows...)
 	}
-	for _, family := range []string{"qwen3moe", "tiny-llama", "tiny-gemma4-moe"} {
+	others := []tensor.DType{tensor.F32, tensor.Q8_0, tensor.F16, tensor.Q4_0, tensor.BF16, tensor.Q4_1, tensor.MXFP4}
+	for _, family := range []string{"qwen3moe", "tiny-llama", "tiny-gemma4-moe", "tiny-llama, other types", "qwen3moe, other types"} {
 		path := filepath.Join(t.TempDir(), "plain.gguf")
-		run(t, golden.Model(t, family), path, convert.Options{Type: "f32"})
-		path, _ = withFactors(t, path)
+		name, other := strings.CutSuffix(family, ", other types")
+		run(t, golden.Model(t, name), path, convert.Options{Type: "f32"})
+		if other {
+			path, _ = withFactors(t, path, others...)
+		} else {
+			path, _ = withFactors(t, path)
+		}
 		c, err := checkpoint.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -178,10 +188,13 @@ func TestFactorsRun(t *testing.T) {
 				w, ok := checkpoint.Stored{Checkpoint: c}.Tensor(stem, "")
 				if !ok && strings.HasSuffix(stem, "scale") {
 					continue
-				} else if ok && w.DType != x.DType {
+				} else if ok && w.IsDecoded() {
 					w, err := w.Whole()
 					if err != nil {
 						t.Fatal(err)
+					}
+					if other && x.DType != tensor.NVFP4 && !slices.Equal(numbers(t, w), times(numbers(t, x), w.Shape)) {
+						t.Errorf("%s: %s of %v has other values", family, x.Name, x.DType)
 					}
 					x.DType, x.Data = w.DType, w.Data
 				}
@@ -195,9 +208,35 @@ func TestFactorsRun(t *testing.T) {
 			for i, v := range want {
 				far, most = max(far, math.Abs(float64(got[i]-v))), max(most, math.Abs(float64(v)))
 			}
-			if d := far / most; d > 1e-3 || (d == 0) != (o.Precision != "") {
+			if d, floats := far/most, o.Precision != ""; d > 1e-3 || floats && d > 0 || !floats && !other && d == 0 {
 				t.Errorf("%s, %q: the logits are %.3g from those of values", family, o.Precision, d)
 			}
+		}
+	}
+}
+
+// times returns values of matrices times their factors.
+func times(v []float32, shape tensor.Shape) []float32 {
+	size := shape[len(shape)-2] * shape.Last()
+	for i := range v {
+		v[i] *= factorOf(i / size)
+	}
+	return v
+}
+
+// TestFactorsRefused: factors that llama.cpp reads not at all, or otherwise, are errors with their names.
+func TestFactorsRefused(t *testing.T) {
+	for _, c := range []struct{ family, name, why string }{{"tiny-llama", "token_embd.scale", "no weight of the architecture claims it"},
+		{"tiny-llama", "output_norm.scale", "no weight of the architecture claims it"},
+		{"starcoder2", "blk.0.ffn_up.scale", "multiply the weight and the bias instead, and leave it out"}} {
+		path := filepath.Join(t.TempDir(), "model.gguf")
+		run(t, golden.Model(t, c.family), path, convert.Options{Type: "f16"})
+		path = rewrite(t, path, func(keys []gguf.KeyValue, all []tensor.Tensor) ([]gguf.KeyValue, []tensor.Tensor) {
+			return keys, append(all, inF32(c.name, 2))
+		})
+		_, err := karat.Load(t.Context(), path, karat.Options{})
+		if err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%v, want %s: %s", err, c.name, c.why)
 		}
 	}
 }

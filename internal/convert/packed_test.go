@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat/internal/arch"
+	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/packed"
@@ -128,4 +130,72 @@ func TestPackedFileType(t *testing.T) {
 		}
 		f.Close()
 	}
+}
+
+// TestPackedFactors converts folders of NVFP4 with a factor of each weight: the file has codes and factors where these
+// hold the folder's values, else floats, and each value is as the folder's to the bit.
+func TestPackedFactors(t *testing.T) {
+	for name, floats := range map[string]bool{"modelopt-nvfp4": false, "ct-nvfp4": true} {
+		for _, family := range []string{"qwen3moe", "tiny-gemma4-moe", "starcoder2"} {
+			p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == name })]
+			dir := t.TempDir()
+			here := filepath.Join(dir, "packed")
+			if err := packed.Folders(golden.Model(t, family), here, filepath.Join(dir, "plain"), p, func(parts map[string]tensor.Tensor) {
+				for name, x := range parts { // some that a product has exactly
+					if strings.HasSuffix(name, "up_proj.weight_global_scale") {
+						parts[name] = inF32("", 96)
+						parts[name] = tensor.Tensor{Name: x.Name, DType: x.DType, Shape: x.Shape, Data: parts[name].Data}
+					}
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			r := run(t, here, here+".gguf", convert.Options{})
+			from, err := checkpoint.Open(here)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer from.Close()
+			to, err := checkpoint.Open(here + ".gguf")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer to.Close()
+			weights, _, err := arch.Weights(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			count := map[tensor.DType]int{}
+			for _, w := range weights {
+				got, ok := checkpoint.Stored{Checkpoint: to}.Tensor(w.GGUF, w.HF)
+				if !ok {
+					t.Fatalf("%s is missing", w.GGUF)
+				}
+				if w.IsDecoded() {
+					count[got.CodeType()]++
+				}
+				if a, b := numbers(t, w.Tensor), numbers(t, got); !slices.Equal(a, b) {
+					t.Errorf("%s, %s: %s has other values", name, family, w.GGUF)
+				}
+			}
+			if count[tensor.NVFP4] == 0 || r.Types["NVFP4"] < count[tensor.NVFP4] || floats && count[tensor.F32] == 0 {
+				t.Errorf("%s, %s: types %v, in memory %v", name, family, r.Types, count)
+			}
+			t.Log(name, family, count, r.Notes)
+		}
+	}
+}
+
+// numbers returns a tensor's values.
+func numbers(t *testing.T, x tensor.Tensor) []float32 {
+	t.Helper()
+	whole, err := x.Whole()
+	v := make([]float32, x.Shape.Size())
+	if err == nil {
+		err = quant.Dequantize(whole.DType, v, whole.Data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

@@ -53,11 +53,20 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		w.Tensor = quant.ToGGUF(w.Tensor)
 		j := newJob(m, w.Tensor, w.GGUF, plain)
 		if (w.IsDecoded() || m.Packing != "" && w.DType == tensor.F32) && len(w.Shape) > 1 {
-			if keep && (j.times != nil || j.value != nil) {
+			codes, by := factored(m, w)
+			switch {
+			case keep && (j.times != nil || j.value != nil):
 				j.out.DType = tensor.F32
 				changed++
-			} else if packed[w.DType]++; keep {
-				j.out.DType = w.DType
+			case keep && by != nil:
+				j.in, j.out.DType = codes, codes.DType
+				v := vector(w.GGUF+".scale", by)
+				jobs = append(jobs, job{in: v, out: v})
+				packed[codes.DType]++
+			default:
+				if packed[w.DType]++; keep {
+					j.out.DType = w.DType
+				}
 			}
 		} else if keep && w.DType.Quantized() {
 			j.out.DType = w.DType
@@ -93,6 +102,50 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: c.to.FileType},
 		gguf.KeyValue{Key: "general.quantization_version", Value: uint32(2)})
 	return c.writeGGUF(ctx, append(keys, text...), jobs)
+}
+
+// factored returns the codes of NVFP4 behind a weight's values, and a factor of each matrix, which hold the values as
+// llama.cpp's converter writes them; nil where they do not.
+func factored(m *checkpoint.Checkpoint, w *graph.Weight) (codes tensor.Tensor, by []float32) {
+	if !m.HasFactor(w.GGUF, w.HF) {
+		return codes, nil
+	}
+	var parts []tensor.Tensor
+	for i := range w.Shape[:len(w.Shape)-2].Size() {
+		t := w.Tensor
+		if len(w.Shape) > 2 {
+			t = w.Tensor.Matrix(i)
+		}
+		c, ok := t.Coded()
+		f := factorOf(c.Mul, c.Div)
+		if !ok || c.DType != tensor.NVFP4 || c.Columns != nil || f == 0 {
+			return codes, nil
+		}
+		parts, by = append(parts, c.Tensor), append(by, f)
+	}
+	if len(w.Shape) == 2 {
+		return parts[0], by
+	}
+	codes, _ = tensor.Join(w.Name, parts) // of one type and shape
+	return codes, by
+}
+
+// factorOf returns the number that takes all scales of NVFP4 where mul/div takes them, 0 for none: a product has the
+// rounding of the quotient.
+func factorOf(mul, div float32) float32 {
+	if div == 1 {
+		return mul
+	}
+	for _, f := range []float32{1 / div, math.Nextafter32(1/div, 0), math.Nextafter32(1/div, 1)} {
+		fits := mul == 1 && f > 0x1p-100 && f < 0x1p100
+		for m := float32(8); m < 16; m++ { // the mantissas of E4M3
+			fits = fits && m*f == m/div
+		}
+		if fits {
+			return f
+		}
+	}
+	return 0
 }
 
 // notePacked adds notes about packed weights, of which so many have each type of GGUF that holds their values, and so

@@ -337,18 +337,21 @@ func (t *Tensor) Size() int {
 func (t *Tensor) Part(from, to int) (Tensor, error) {
 	n := t.DType.RowBytes(t.Shape.Last())
 	p := Tensor{Name: t.Name, DType: t.DType, Shape: Shape{to - from, t.Shape.Last()}, Data: t.Data}
-	first, size := int64(from), to-from // of the bytes read
-	if t.Order != nil {
-		p.Order = func(row int) int { return t.Order(from + row) }
-		first, size = 0, t.Rows()
-	}
 	switch {
 	case t.Source != nil:
-		p.Data = make([]byte, size*n)
-		if k, err := t.Source.ReadAt(p.Data, t.At+first*int64(n)); k < len(p.Data) {
-			return p, fmt.Errorf("tensor %s: %w", t.Name, err)
+		p.Data = make([]byte, (to-from)*n)
+		size, row := len(p.Data), func(i int) int { return i } // rows read at once
+		if t.Order != nil {
+			size, row = n, t.Order
 		}
-	case t.Order == nil:
+		for at := 0; at < len(p.Data); at += size {
+			if k, err := t.Source.ReadAt(p.Data[at:at+size], t.At+int64(row(from+at/n)*n)); k < size {
+				return p, fmt.Errorf("tensor %s: %w", t.Name, err)
+			}
+		}
+	case t.Order != nil:
+		p.Order = func(row int) int { return t.Order(from + row) }
+	default:
 		p.Data = t.Data[from*n : to*n : to*n]
 	}
 	return p, nil
@@ -375,9 +378,12 @@ func (t *Tensor) Row(i int) []byte {
 
 // RowPart sets p to bytes of the i-th row of the last dimension, of a tensor in memory.
 func (t *Tensor) RowPart(i, from int, p []byte) {
-	if t.Source == nil || t.Order != nil {
+	if t.Source == nil {
 		copy(p, t.Row(i)[from:])
 		return
+	}
+	if t.Order != nil {
+		i = t.Order(i)
 	}
 	t.fill(p, i*t.DType.RowBytes(t.Shape.Last())+from)
 }

@@ -90,13 +90,13 @@ func (t *Tensor) Coded() (c Coded, ok bool) {
 	v, is := t.Source.(interface {
 		Coded(from, to int) (Coded, bool)
 	})
-	if !is || !t.DType.Float() || t.Order != nil || t.Shape.Last() == 0 {
+	if !is || !t.DType.Float() || t.Shape.Last() == 0 {
 		return c, false
 	}
 	row := int64(t.DType.RowBytes(t.Shape.Last()))
 	from := int(t.At / row)
 	if c, ok = v.Coded(from, from+t.Rows()); ok {
-		c.Name, c.Shape = t.Name, t.Shape
+		c.Name, c.Shape, c.Order = t.Name, t.Shape, t.Order
 		if c.Source != nil {
 			c.At += t.At / row * int64(c.DType.RowBytes(t.Shape.Last()))
 		}

@@ -74,14 +74,14 @@ func (e *executable) newProduct(w *graph.Weight, i int) *product {
 // eightsOf returns the rows of a matrix with a Source of 8-bit floats, nil for others.
 func eightsOf(w *graph.Weight) *simd.Eights {
 	x, ok := w.Source.(interface {
-		Eights(from, to, k int) *simd.Eights
+		Eights(from, to, k int, order func(row int) int) *simd.Eights
 	})
-	if !ok || w.Order != nil || !w.DType.Float() {
+	if !ok || !w.DType.Float() {
 		return nil
 	}
 	k := w.Shape.Last()
 	from := int(w.At) / w.DType.RowBytes(k)
-	return x.Eights(from, from+w.Rows(), k)
+	return x.Eights(from, from+w.Rows(), k, w.Order)
 }
 
 // run computes out = x·wᵀ; x is the value of node in, or of none.

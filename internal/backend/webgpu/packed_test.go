@@ -37,7 +37,7 @@ func TestPackings(t *testing.T) {
 			if !slices.Equal(got, lastRow(t, plain, b)) && !strings.Contains(p.Name, "order") {
 				t.Error("the logits differ from those of values")
 			}
-			if n, all := b.Weights(g), b.Weights(plain); !slices.Contains(floats, p.Name) && 2*n > all {
+			if n, all := b.Weights(g), b.Weights(plain); !slices.Contains(floats, p.Name) && 2*n > all && (family != "falcon" || 4*n > 3*all) { // half of whose linear layers are packed
 				t.Errorf("%d bytes, of values %d", n, all)
 			}
 		})
@@ -48,6 +48,7 @@ func TestPackings(t *testing.T) {
 		}
 		if slices.Contains([]string{"fp8-block", "modelopt-nvfp4", "gptq-act-order"}, p.Name) {
 			try(p, "qwen3moe")
+			try(p, "falcon") // whose rows of queries, keys and values are in another order
 		}
 	}
 }

@@ -261,9 +261,9 @@ func (x scaled) ReadAt(p []byte, off int64) (int, error) {
 	})
 }
 
-// Eights returns rows [from, to) of k columns as 8-bit floats for products, nil where the matrix has other codes, or
-// scales in other groups.
-func (x *matrix) Eights(from, to, k int) *simd.Eights {
+// Eights returns rows [from, to) of k columns as 8-bit floats for products, in an order if one is given, nil where the
+// matrix has other codes, or scales in other groups.
+func (x *matrix) Eights(from, to, k int, order func(row int) int) *simd.Eights {
 	const wide = 16 // columns of simd.Eights
 	q, ok := x.codes.(*octets)
 	if !ok || x.values != e4m3 || x.zero != nil || x.groups != nil || k != x.columns ||
@@ -271,9 +271,17 @@ func (x *matrix) Eights(from, to, k int) *simd.Eights {
 		return nil
 	}
 	e := &simd.Eights{Codes: q.data[from*k : to*k], K: k, Group: upTo(x.group, wide) * wide, At: make([]int, to-from)}
-	for row := from; row < to; row++ {
-		if e.At[row-from] = len(e.Scales); row > from && x.tall > 1 && row%x.each%x.tall > 0 {
-			e.At[row-from] = e.At[row-from-1]
+	if order != nil {
+		e.Codes = make([]byte, (to-from)*k)
+	}
+	for i := range e.At {
+		row := from + i
+		if order != nil {
+			row = from + order(i)
+			copy(e.Codes[i*k:], q.data[row*k:][:k])
+		}
+		if e.At[i] = len(e.Scales); order == nil && i > 0 && x.tall > 1 && row%x.each%x.tall > 0 {
+			e.At[i] = e.At[i-1]
 			continue
 		}
 		for group := range upTo(k, x.group) {

@@ -266,12 +266,12 @@ func FuzzPacking(f *testing.F) {
 					}
 				}
 				v, ok := x.Source.(interface {
-					Eights(from, to, k int) *simd.Eights
+					Eights(from, to, k int, order func(row int) int) *simd.Eights
 				})
 				if !ok || x.Rows() == 0 {
 					continue
 				}
-				if e := v.Eights(0, x.Rows(), x.Shape.Last()); e != nil {
+				if e := v.Eights(0, x.Rows(), x.Shape.Last(), nil); e != nil {
 					for row := range x.Rows() {
 						simd.LoadE4M3Row(make([]float32, e.K), e, row)
 					}

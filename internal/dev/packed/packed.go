@@ -84,7 +84,7 @@ func Folders(src, packed, plain string, p Packing, edit func(parts map[string]te
 	return errors.Join(write(src, packed, with, in), write(src, plain, config, out))
 }
 
-var linear = regexp.MustCompile(`_proj$|\.w[123]$|\.experts\.`)
+var linear = regexp.MustCompile(`_proj$|\.w[123]$|\.experts\.|\.query_key_value$|\.dense$`)
 
 // packs reports whether a module's weight is packed: of a linear layer.
 func (p Packing) packs(module string, t tensor.Tensor) bool {
