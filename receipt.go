@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -197,9 +198,23 @@ func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 	c, t := m.opened.Checkpoint, m.opened.Tokenizer
 	tensors := slices.Clone(c.Tensors())
 	slices.SortFunc(tensors, func(a, b tensor.Tensor) int { return strings.Compare(a.Name, b.Name) })
+	order := make([]int, len(tensors)) // the largest first, which would keep one thread to the end
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(tensors[b].Size(), tensors[a].Size()) })
 	id := receipt.Model{Name: filepath.Base(c.Path), Types: map[string]int{}}
 	leaves, errs, next := make([]receipt.Hash, len(tensors)), make([]error, len(tensors)), make(chan int)
 	var wg sync.WaitGroup
+	wg.Go(func() {
+		h, line := sha256.New(), []byte(nil)
+		for i := range t.VocabSize() {
+			text, kind := t.Token(i)
+			line = fmt.Appendf(strconv.AppendQuote(line[:0], text), " %d\n", kind)
+			h.Write(line)
+		}
+		id.Tokens = receipt.Hash(h.Sum(nil))
+	})
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for i := range next {
@@ -211,7 +226,7 @@ func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 			}
 		})
 	}
-	for i := range tensors {
+	for _, i := range order {
 		id.Types[tensors[i].DType.String()]++
 		next <- i
 	}
@@ -222,12 +237,6 @@ func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 	}
 	id.Weights = receipt.Root(leaves)
 	id.Settings = sha256.Sum256(fmt.Appendf(nil, "%s %v", c.Family.Name, c.Values))
-	h := sha256.New()
-	for i := range t.VocabSize() {
-		text, kind := t.Token(i)
-		fmt.Fprintf(h, "%q %d\n", text, kind)
-	}
-	id.Tokens = receipt.Hash(h.Sum(nil))
 	m.parts.found = &id
 	return id, nil
 }
@@ -271,8 +280,8 @@ func newFinding(kind string, at int, format string, args ...any) *ReceiptFinding
 	return &ReceiptFinding{kind, at, fmt.Sprintf(format, args...)}
 }
 
-// verifyRows is the number of tokens verified in a step, about as fast together as one alone.
-const verifyRows = 64
+// verifyRows is the number of tokens verified in a step, where their logits have room.
+const verifyRows = 96
 
 // Verify computes the answer of a receipt again, in steps of many tokens, and compares signature, parts of the model,
 // logits and choices. The model must have the receipt's Numerics. An error says why nothing could be compared; the
@@ -294,11 +303,18 @@ func (m *Model) Verify(ctx context.Context, r *Receipt, o VerifyOptions) (*Verdi
 		return nil, fmt.Errorf("the answer is computed again as %s, with %q for keys and values (Receipt.Numerics), "+
 			"and this model computes as %s, with %q", precision, kv, m.opened.Numerics.Precision, m.opened.Numerics.KV)
 	}
+	// Reading all weights takes a thread as long as some steps, so both begin at once.
+	computing, stop := context.WithCancel(ctx)
+	defer stop()
+	computed, failed := &Verdict{Findings: []ReceiptFinding{}, Signed: v.Signed}, make(chan error)
+	go func() { failed <- computed.logits(computing, m, r.r, o) }()
 	same, err := v.parts(ctx, m, r.r, o.Template)
 	if err != nil || !same {
+		stop()
+		<-failed
 		return v, err
 	}
-	return v, v.logits(ctx, m, r.r, o)
+	return computed, <-failed
 }
 
 // signature compares a signature, and its key with the one wanted.
@@ -402,7 +418,7 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 		return err
 	}
 	s.s.Adapt(blend)
-	tokens := slices.Concat(r.Prompt, r.Answer)
+	tokens, size := slices.Concat(r.Prompt, r.Answer), m.opened.Graph.Result().Shape.Size()
 	for len(positions) > 0 {
 		first, n := positions[0], 1
 		for n < len(positions) && positions[n] == first+n && n < verifyRows {
@@ -410,27 +426,14 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 		}
 		// The logits behind token i follow from the prompt and the tokens before i.
 		end := len(r.Prompt) + first + n - 1
-		rows, err := s.s.Feed(ctx, tokens[s.s.Len():end], n)
-		if err != nil {
-			return err
-		}
-		found, distances := make([]*ReceiptFinding, n), make([]float64, n)
-		var wg sync.WaitGroup
-		for i := range checkers {
-			wg.Go(func() {
-				for ; i < n; i += len(checkers) {
-					found[i], distances[i] = checkers[i%len(checkers)].check(first+i, rows[i])
-				}
-			})
-		}
-		wg.Wait()
-		for i, row := range rows {
-			v.Distance = max(v.Distance, distances[i])
-			if found[i] != nil {
-				v.Findings = append(v.Findings, *found[i])
-				return nil
+		err := s.s.Show(ctx, tokens[s.s.Len():end], n, func(logits []float32) {
+			if rows := len(logits) / size; len(v.Findings) == 0 {
+				v.rows(checkers, first, logits, size)
+				first += rows
 			}
-			s.s.Reuse(row)
+		})
+		if err != nil || len(v.Findings) > 0 {
+			return err
 		}
 		positions = positions[n:]
 		v.Tokens += n
@@ -439,6 +442,27 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 		}
 	}
 	return nil
+}
+
+// rows lets the checkers share rows of logits behind the tokens from first on. The first difference is a finding.
+func (v *Verdict) rows(checkers []checker, first int, logits []float32, size int) {
+	n := len(logits) / size
+	found, distances := make([]*ReceiptFinding, n), make([]float64, n)
+	var wg sync.WaitGroup
+	for k := range checkers {
+		wg.Go(func() {
+			for i := k; i < n; i += len(checkers) {
+				found[i], distances[i] = checkers[k].check(first+i, logits[i*size:(i+1)*size])
+			}
+		})
+	}
+	wg.Wait()
+	for i, f := range found {
+		if v.Distance = max(v.Distance, distances[i]); f != nil {
+			v.Findings = append(v.Findings, *f)
+			return
+		}
+	}
 }
 
 // A checker compares tokens of an answer, in order. Several share an answer, each with a sampler of its own: what a

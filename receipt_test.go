@@ -96,6 +96,10 @@ func TestReceipts(t *testing.T) {
 		}
 	}
 	r := receiptOf(t, m, karat.GenerateOptions{Sampling: &karat.Sampling{}}, nil)
+	before := alone.Stats().Steps
+	if v := verdict(t, alone, r, karat.VerifyOptions{}); !v.Verified() || alone.Stats().Steps-before > 2 {
+		t.Errorf("30 tokens in %d steps: %+v", alone.Stats().Steps-before, v)
+	}
 	if v := verdict(t, alone, r, karat.VerifyOptions{Positions: []int{5, 2, 2}}); !v.Verified() || v.Signed || v.Draws || v.Tokens != 2 {
 		t.Errorf("of two tokens: %+v", v)
 	}

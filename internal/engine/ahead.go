@@ -20,10 +20,11 @@ type ahead struct {
 
 // choice is the output wanted instead of logits.
 type choice struct {
-	top   int         // how many of the likeliest tokens; 0 wants logits
-	steps int         // how many tokens may be chosen at once, if each is the likeliest
-	node  *graph.Node // node with wanted values; nil for none
-	odds  []float32   // of the last tokens, a draft (schedule.Work.Odds)
+	top   int                    // how many of the likeliest tokens; 0 wants logits
+	steps int                    // how many tokens may be chosen at once, if each is the likeliest
+	node  *graph.Node            // node with wanted values; nil for none
+	see   func(logits []float32) // sees logits in place of copies; nil for none
+	odds  []float32              // of the last tokens, a draft (schedule.Work.Odds)
 
 	states  bool // the head is to draft behind the outputs
 	guessed bool // the draft is the head's, to be made

@@ -67,6 +67,31 @@ func TestFeedOutputs(t *testing.T) {
 	}
 }
 
+// TestShow: the rows that Feed returns are shown in their order, in few steps, and a sequence goes on behind them.
+func TestShow(t *testing.T) {
+	e := toy(t, engine.Options{Context: 64, Chunk: 8}, nil)
+	ids := toyText(27)
+	all := scratch(t, e, ids, len(ids))
+	size := len(all[0])
+	for _, n := range []int{0, 1, 11, 27} {
+		s := e.NewSequence()
+		var rows [][]float32
+		calls, before := 0, e.Stats().Steps
+		err := s.Show(t.Context(), ids[:26], min(n, 26), func(logits []float32) {
+			for calls++; len(logits) > 0; logits = logits[size:] {
+				rows = append(rows, slices.Clone(logits[:size]))
+			}
+		})
+		if steps := e.Stats().Steps - before; err != nil || !same(rows, all[26-min(n, 26):26]) || calls > steps || steps != 4 {
+			t.Errorf("the last %d: %d rows in %d calls and %d steps, %v", n, len(rows), calls, steps, err)
+		}
+		if last := feed(t, s, ids[26:], 1); !same(last, all[26:]) {
+			t.Errorf("the last %d: other logits behind the shown", n)
+		}
+		s.Close()
+	}
+}
+
 // TestRewind: a sequence that is cut back and continued has the bits of one
 // that begins anew, however much its rings have forgotten.
 func TestRewind(t *testing.T) {

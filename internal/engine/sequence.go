@@ -179,6 +179,13 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 	return w.logits, nil
 }
 
+// Show feeds tokens as Feed does, and shows see the rows of the last wanted tokens' logits, joined, in order, some at a
+// time. The engine waits for see, so no row is copied. see keeps none of the memory.
+func (s *Sequence) Show(ctx context.Context, tokens []int32, wanted int, see func(logits []float32)) error {
+	_, err := s.feed(ctx, tokens, wanted, choice{see: see})
+	return err
+}
+
 // Reuse takes a row of logits returned by Feed, perhaps nil, for the next logits. The row must be no longer in use.
 // Without Reuse each token leaves half a megabyte to Go's collector.
 func (s *Sequence) Reuse(row []float32) { s.spare.put(row) }

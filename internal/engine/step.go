@@ -224,6 +224,9 @@ func (p *Plan) computeLogits(ctx context.Context) error {
 	}
 	values := s.Values
 	for _, w := range e.step.batch {
+		if see := w.choice.see; see != nil && w.seat.Outputs > 0 {
+			see(logits[:w.seat.Outputs*e.vocab])
+		}
 		for range w.seat.Outputs {
 			if n := w.choice.node; n != nil {
 				w.logits, values = append(w.logits, values[0].Out), values[1:]
@@ -232,7 +235,9 @@ func (p *Plan) computeLogits(ctx context.Context) error {
 				}
 				continue
 			}
-			w.logits = append(w.logits, append(w.seq.spare.take(), logits[:e.vocab]...))
+			if w.choice.see == nil {
+				w.logits = append(w.logits, append(w.seq.spare.take(), logits[:e.vocab]...))
+			}
 			logits = logits[e.vocab:]
 		}
 	}

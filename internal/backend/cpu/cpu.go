@@ -59,6 +59,7 @@ type Backend struct {
 	repacked int64                     // bytes of panels
 	passes   int                       // steps with weights in place
 	answered bool                      // whether a step gave logits
+	judged   int                       // steps with the logits of more than few rows
 }
 
 // New starts the pool. Close ends it.

@@ -74,6 +74,9 @@ const (
 	// patience is how often weights are read in place before the first token: then a
 	// long prompt has paid for the panels.
 	patience = 4
+	// judgedSteps is how many steps with the logits of more than few rows patience counts as one: they judge a text,
+	// perhaps no token follows, and panels cost as much as reading weights in place some 20 times.
+	judgedSteps = 6
 )
 
 // repacking is the name of settle in a profile.
@@ -86,7 +89,11 @@ func (b *Backend) settle(ctx context.Context, s *backend.Step) {
 		return
 	}
 	due := b.answered || b.passes >= patience
-	b.passes, b.answered = b.passes+1, b.answered || len(s.Outputs) > 0
+	if len(s.Outputs) <= fewRows {
+		b.passes, b.answered = b.passes+1, b.answered || len(s.Outputs) > 0
+	} else if b.judged++; b.judged%judgedSteps == 0 {
+		b.passes++
+	}
 	if !due {
 		return
 	}

@@ -294,6 +294,28 @@ func TestSettleAtOnce(t *testing.T) {
 	}
 }
 
+// TestSettleJudged: steps with the logits of many rows, which judge a text, read weights in place for long, and a
+// token ends that.
+func TestSettleJudged(t *testing.T) {
+	for _, token := range []bool{true, false} {
+		b := New(Options{Threads: 1})
+		defer b.Close()
+		newProducts(t, &executable{b: b}, tensor.Q4_K, 16, 256, 3)
+		for i := range patience * judgedSteps {
+			if token && i == 2 {
+				b.settle(t.Context(), stepOf(1, 1))
+				break
+			}
+			if b.settle(t.Context(), stepOf(99, fewRows+1)); b.Packed() != 0 {
+				t.Fatalf("token %v: %d bytes are packed before step %d", token, b.Packed(), i)
+			}
+		}
+		if b.settle(t.Context(), stepOf(99, fewRows+1)); len(b.inPlace) != 0 {
+			t.Errorf("token %v: %d weights in place", token, len(b.inPlace))
+		}
+	}
+}
+
 // canceled is a context that ends after so many looks at it.
 type canceled struct {
 	context.Context
