@@ -154,7 +154,7 @@ func (s *gridShape) fill(f *GridFormat) {
 func (g *Grid) Bytes() int { return vector + g.vectors*vector }
 
 // HasGrids reports whether UnpackGrid is faster than reading blocks row by row.
-func HasGrids() bool { return tier > generic }
+func HasGrids() bool { return tier > generic && tier != wasm }
 
 // UnpackGrid unpacks a block of a panel to codes [StoredColumns/4][PanelRows][4], and scales [groups][PanelRows]. A
 // scale is D*(Unit*(2s+1)), exactly.
@@ -234,7 +234,7 @@ const DigitBytes = 13 * vector
 // are codes. Of 8 vectors, and of 4, the five digits make 8 and 4 vectors of codes each, and of the last four digits.
 func UnpackDigits(codes, src []byte) {
 	codes, src = codes[:StoredColumns*PanelRows], src[:DigitBytes]
-	if tier > generic {
+	if HasGrids() {
 		unpackDigitsVec(&codes[0], &src[0])
 		return
 	}

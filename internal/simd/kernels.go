@@ -204,13 +204,13 @@ func weaveHalvesVec(dst, src *byte, stride, n, in, out, other int)
 func weaveBitsVec(dst, src *byte, stride, out, two int)
 
 //go:noescape
-func weaveWordsAVX2(dst *uint16, src *byte, stride, n, in int)
+func weaveWordsVec(dst *uint16, src *byte, stride, n, in int)
 
 //go:noescape
-func weaveBytesAVX2(dst, src *byte, stride int)
+func weaveBytesVec(dst, src *byte, stride int)
 
 //go:noescape
-func weaveScalesAVX2(dst, src *byte, stride int)
+func weaveScalesVec(dst, src *byte, stride int)
 
 //go:noescape
 func addRowVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32,
@@ -355,7 +355,7 @@ func addRowAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, 
 // Kernels of arm64 alone.
 
 //go:noescape
-func addPanelNEON(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32,
+func addPanelVec(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32,
 	group, groups, step int)
 
 //go:noescape

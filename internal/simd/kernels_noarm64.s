@@ -5,5 +5,4 @@
 // The kernels that arm64 alone has, without those that its tables alone name.
 #define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
 
-NONE(·addPanelNEON)
 NONE(·addPanelSDOT)

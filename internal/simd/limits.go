@@ -21,7 +21,7 @@ func LimitRead(b []byte, form int) {
 	if f.gap, f.step = 128, 512; f.streams > 1 {
 		f.gap, f.step = len(b)/4, 128
 	}
-	if tier == generic {
+	if tier == generic || tier == wasm {
 		limitReadGeneric(b)
 		return
 	}

@@ -136,7 +136,7 @@ func (a *Attention) AddNarrow(b *Narrow, spans []Span, scale float32) {
 	}
 	a.narrow.scales = growTo(a.narrow.scales, len(b.Scales))
 	LoadF16(a.narrow.scales, b.Scales)
-	if b.Next != nil && tier != generic {
+	if b.Next != nil && tier != generic && tier != wasm {
 		fetch(unsafe.Pointer(&b.Next.Scales[0]), (len(b.Scales)+31)/32)
 	}
 	for i := 0; i < a.queries; i += Quad {

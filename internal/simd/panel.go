@@ -98,7 +98,7 @@ func addPanel(acc []float32, w *Panel, x *Acts, min, sums *float32, init *int32)
 		if tier >= sdot {
 			addPanelSDOT(acc, codes, scale, min, q, dx, init, sums, w.Group, groups, step)
 		} else {
-			addPanelNEON(acc, codes, scale, min, q, dx, init, sums, w.Group, groups, step)
+			addPanelVec(acc, codes, scale, min, q, dx, init, sums, w.Group, groups, step)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func PanelScales(dst []float32, d []uint16, scale []int8) {
 // LoadE4M3 sets dst to half of floats of 8 bits, without their signs: 0 for the byte 127, as ggml's type NVFP4 has its
 // scales. Binary16 has the bits at the same places, and a bias larger by 8.
 func LoadE4M3(dst []float32, src []byte) {
-	if dst = dst[:len(src)]; tier > generic && len(src)%16 == 0 {
+	if dst = dst[:len(src)]; HasGrids() && len(src)%16 == 0 {
 		loadE4M3Vec(dst, src)
 		return
 	}
@@ -265,7 +265,7 @@ func LoadE4M3(dst []float32, src []byte) {
 
 // Fetch has memory to be read soon brought to the second cache.
 func Fetch(b []byte) {
-	if tier != generic && len(b) > 0 { // generic code, for machines without assembly, has no instruction for it
+	if tier != generic && tier != wasm && len(b) > 0 { // generic code, for machines without assembly, has no instruction for it
 		fetch(unsafe.Pointer(&b[0]), (len(b)+63)/64)
 	}
 }

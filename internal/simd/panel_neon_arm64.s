@@ -76,6 +76,6 @@ oneeight:                      \
 	SUBS $8, R26, R26;         \
 	BNE  oneeight
 
-// func addPanelNEON(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, groups, step int)
-TEXT ·addPanelNEON(SB), NOSPLIT, $0-104
+// func addPanelVec(acc []float32, codes *byte, scale, min *float32, q *int16, dx *float32, init *int32, sums *float32, group, groups, step int)
+TEXT ·addPanelVec(SB), NOSPLIT, $0-104
 	PANEL(INTS4, INTS1)

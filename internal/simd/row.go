@@ -48,7 +48,9 @@ type Stored struct {
 }
 
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
-func (s *Stored) HasRow() bool { return s != nil && tier >= avx2 }
+func (s *Stored) HasRow() bool {
+	return s != nil && (tier >= avx2 || tier == wasm && s.Codes <= Codes8 && s.Shared == 0 && !s.Brain && !s.Small)
+}
 
 // RowPlaces is at how many places AddRow does best.
 const RowPlaces = 4

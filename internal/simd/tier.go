@@ -17,7 +17,7 @@ const (
 )
 
 // levelNames are all names of KARAT_SIMD, on any machine.
-var levelNames = []string{"generic", "avx2", "avx512", "amx", "neon", "sdot"}
+var levelNames = []string{"generic", "avx2", "avx512", "amx", "neon", "sdot", "wasm"}
 
 // tier is the level in use. Only tests change it later.
 var tier, tierErr = choose(os.Getenv("KARAT_SIMD"), levels, hasLevel)

@@ -14,7 +14,7 @@ const (
 	amx                         // AVX-512, GFNI, and AMX tiles of bfloat16 numbers and bytes
 )
 
-const neon, sdot = never, never
+const neon, sdot, wasm = never, never, never
 
 var levels = []string{"generic", "avx2", "avx512", "amx"}
 

@@ -11,7 +11,7 @@ const (
 	sdot                      // Advanced SIMD, and FEAT_DotProd
 )
 
-const avx2, avx512, amx = never, never, never
+const avx2, avx512, amx, wasm = never, never, never, never
 
 const hasVBMI = false
 

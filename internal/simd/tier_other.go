@@ -1,8 +1,8 @@
-//go:build !amd64 && !arm64
+//go:build !amd64 && !arm64 && !(js && karat_wasmsimd)
 
 package simd
 
-const avx2, avx512, amx, neon, sdot = never, never, never, never, never
+const avx2, avx512, amx, neon, sdot, wasm = never, never, never, never, never, never
 
 const hasVBMI = false
 

@@ -9,7 +9,7 @@ import "encoding/binary"
 func Weave(dst, src []byte, stride, n, in, out int, flip byte) {
 	if n > 0 {
 		dst, src = dst[:(n-1)*out+4*vector], src[:(PanelRows-1)*stride+(n-1)*in+16]
-		if tier >= avx2 {
+		if hasWeave() {
 			weaveVec(&dst[0], &src[0], stride, n, in, out, flip)
 			return
 		}
@@ -22,7 +22,7 @@ func Weave(dst, src []byte, stride, n, in, out int, flip byte) {
 func WeaveHalves(dst, src []byte, stride, n, in, out, other int) {
 	if n > 0 {
 		dst, src = dst[:(n-1)*out+other+4*vector], src[:(PanelRows-1)*stride+(n-1)*in+32]
-		if tier >= avx2 {
+		if hasWeave() {
 			weaveHalvesVec(&dst[0], &src[0], stride, n, in, out, other)
 			return
 		}
@@ -37,7 +37,7 @@ func WeaveBits(dst, src []byte, stride, out int, two bool) {
 	if two {
 		last, bits = 3*out+2*vector, 1
 	}
-	if dst, src = dst[:last], src[:(PanelRows-1)*stride+32]; tier >= avx2 {
+	if dst, src = dst[:last], src[:(PanelRows-1)*stride+32]; hasWeave() {
 		weaveBitsVec(&dst[0], &src[0], stride, out, bits)
 		return
 	}
@@ -49,8 +49,8 @@ func WeaveBits(dst, src []byte, stride, out int, two bool) {
 func WeaveWords(dst []uint16, src []byte, stride, n, in int) {
 	if n > 0 {
 		dst, src = dst[:n*PanelRows], src[:(PanelRows-1)*stride+(n-1)*in+2]
-		if tier >= avx2 {
-			weaveWordsAVX2(&dst[0], &src[0], stride, n, in)
+		if hasWeave() {
+			weaveWordsVec(&dst[0], &src[0], stride, n, in)
 			return
 		}
 		weaveWordsGeneric(dst, src, stride, n, in)
@@ -59,8 +59,8 @@ func WeaveWords(dst []uint16, src []byte, stride, n, in int) {
 
 // WeaveBytes writes the first 16 bytes of each row side by side: dst is [16][PanelRows].
 func WeaveBytes(dst, src []byte, stride int) {
-	if dst, src = dst[:16*PanelRows], src[:(PanelRows-1)*stride+16]; tier >= avx2 {
-		weaveBytesAVX2(&dst[0], &src[0], stride)
+	if dst, src = dst[:16*PanelRows], src[:(PanelRows-1)*stride+16]; hasWeave() {
+		weaveBytesVec(&dst[0], &src[0], stride)
 		return
 	}
 	weaveBytesGeneric(dst, src, stride)
@@ -71,12 +71,15 @@ func WeaveBytes(dst, src []byte, stride int) {
 // the low bits of bytes 4 to 7 and of bytes 8 to 11; the others are the low and high halves of bytes 12 to 15, below
 // the high bits of bytes 4 to 11.
 func WeaveScales(dst, src []byte, stride int) {
-	if dst, src = dst[:2*2*PanelRows+2*8*PanelRows], src[:(PanelRows-1)*stride+16]; tier >= avx2 {
-		weaveScalesAVX2(&dst[0], &src[0], stride)
+	if dst, src = dst[:2*2*PanelRows+2*8*PanelRows], src[:(PanelRows-1)*stride+16]; hasWeave() {
+		weaveScalesVec(&dst[0], &src[0], stride)
 		return
 	}
 	weaveScalesGeneric(dst, src, stride)
 }
+
+// hasWeave reports whether the tier has the kernels.
+func hasWeave() bool { return tier >= avx2 || tier == wasm }
 
 func weaveGeneric(dst, src []byte, stride, n, in, out int, flip byte) {
 	x := 0x01010101 * uint32(flip)

@@ -185,8 +185,8 @@ two:
 	VZEROUPPER
 	RET
 
-// func weaveWordsAVX2(dst *uint16, src *byte, stride, n, in int)
-TEXT ·weaveWordsAVX2(SB), NOSPLIT, $0-40
+// func weaveWordsVec(dst *uint16, src *byte, stride, n, in int)
+TEXT ·weaveWordsVec(SB), NOSPLIT, $0-40
 	HEAD
 	MOVQ n+24(FP), CX
 	MOVQ in+32(FP), DX
@@ -249,8 +249,8 @@ GLOBL pairs<>(SB), RODATA|NOPTR, $32
 	VMOVDQU        pairs<>(SB), Y13; \
 	VBROADCASTI128 each<>(SB), Y14
 
-// func weaveBytesAVX2(dst, src *byte, stride int)
-TEXT ·weaveBytesAVX2(SB), NOSPLIT, $0-24
+// func weaveBytesVec(dst, src *byte, stride int)
+TEXT ·weaveBytesVec(SB), NOSPLIT, $0-24
 	HEAD
 	ORDERS
 half:
@@ -272,8 +272,8 @@ half:
 	VPERMQ    $8, y, y;  \
 	VMOVDQU   x, (at)(BX)
 
-// func weaveScalesAVX2(dst, src *byte, stride int)
-TEXT ·weaveScalesAVX2(SB), NOSPLIT, $0-24
+// func weaveScalesVec(dst, src *byte, stride int)
+TEXT ·weaveScalesVec(SB), NOSPLIT, $0-24
 	HEAD
 	ORDERS
 	MASK(0x3f, X15, Y15)

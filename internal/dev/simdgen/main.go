@@ -1,5 +1,6 @@
 // The gen command writes the headers words_amd64.h and words_arm64.h of package
-// simd: instructions that Go's assembler lacks, as macros of data. Run it there:
+// simd: instructions that Go's assembler lacks, as macros of data. It also writes the
+// kernels of the tier wasm, a module of its own. Run it there:
 //
 //	go generate ./internal/simd
 //
@@ -22,5 +23,7 @@ func main() {
 
 // headers are the files' texts by name.
 func headers() map[string]string {
-	return map[string]string{"words_amd64.h": amd64(), "words_arm64.h": arm64()}
+	files := wasm()
+	files["words_amd64.h"], files["words_arm64.h"] = amd64(), arm64()
+	return files
 }

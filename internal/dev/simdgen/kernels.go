@@ -1,0 +1,952 @@
+package main
+
+import "math"
+
+// The kernels of the tier wasm. Package simd says what each computes.
+
+// float constants of exp.go and act.go in package simd.
+const (
+	log2e, ln2hi, ln2lo               = 0x1.715476p+0, 0x1.62e43p-1, -0x1.05c61p-29
+	expC2, expC3, expC4, expC5, expC6 = 0x1.fffffcp-2, 0x1.55548cp-3, 0x1.555858p-5, 0x1.123dep-7, 0x1.6ac74ap-10
+	tanhT0, tanhT1, tanhT2            = -0x1.555532p-2, 0x1.1106f6p-3, -0x1.b835a4p-5
+	tanhT3, tanhT4                    = 0x1.51f8cep-6, -0x1.750ce4p-8
+	geluG1, geluG3                    = -0x1.988454p+0, -0x1.2444f2p-4
+	leastExponent                     = -64
+)
+
+// rows of a panel.
+const panelRows = 16
+
+// kernels has the functions that kernels call.
+type kernels struct {
+	*module
+	exact, fma, exp, tanh func(args ...code) code
+}
+
+func wasm() map[string]string {
+	k := &kernels{module: &module{}}
+	three := []code{v128, v128, v128}
+	k.exact = k.function(three, three[:1], exactFMA)
+	k.fma = k.function(three, three[:1], func(f *fn, a []code) {
+		sum, bad := f.local(v128), f.local(v128)
+		f.fuse(sum, bad, f.sides(a[0]), f.sides(a[1]), a[2])
+		f.when(anyTrue(bad), func() { f.set(sum, k.exact(a...)) })
+		f.do(sum)
+	})
+	k.exp = k.function(three[:1], three[:1], k.writeExp)
+	k.tanh = k.function(three[:1], three[:1], k.writeTanh)
+	k.panels()
+	k.rows()
+	k.unpacks()
+	k.weaves()
+	k.vectors()
+	k.quantizes()
+	k.dots()
+	k.attends()
+	k.kernel("hasKernels", "p", func(f *fn, a []code) { f.store32(a[0], 0, num(1)) })
+	return k.files()
+}
+
+// sides are the halves of four float32 numbers as float64, in locals.
+func (f *fn) sides(x code) [2]code {
+	return [2]code{f.keep(v128, widen(x)), f.keep(v128, widen(shuffle(x, x, 4, 2, 3, 2, 3)))}
+}
+
+// both is a number in both halves, as float64, given in all lanes as float32.
+func (f *fn) both(x code) [2]code {
+	l := f.keep(v128, widen(x))
+	return [2]code{l, l}
+}
+
+// fuse sets sum to a*b+c, wrong only where bad becomes true: where the sum in float64 is a tie of float32 numbers, as
+// its own rounding may have made it, or is about as small as subnormal numbers. sum is another local than c.
+func (f *fn) fuse(sum, bad code, a, b [2]code, c code) {
+	const tie = 1 << 28 // the bits that float32 lacks
+	lo := f.keep(v128, addD(mulD(a[0], b[0]), widen(c)))
+	hi := f.keep(v128, addD(mulD(a[1], b[1]), widen(shuffle(c, c, 4, 2, 3, 2, 3))))
+	f.set(bad, or(bad, eqI(and(shuffle(lo, hi, 4, 0, 2, 4, 6), constI(2*tie-1)), constI(tie))))
+	f.set(sum, shuffle(round(lo), round(hi), 8, 0, 2))
+	f.set(bad, or(bad, eqI(and(sum, constI(0x7f000000)), constI(0))))
+}
+
+// exactFMA is a*b+c rounded once: as roundOnce in package simd, a float64 sum that is not exact becomes its neighbour
+// with an odd last bit.
+func exactFMA(f *fn, a []code) {
+	var sums [2]code
+	x, y, z := f.sides(a[0]), f.sides(a[1]), f.sides(a[2])
+	for i := range sums {
+		p := f.keep(v128, mulD(x[i], y[i]))
+		s := f.keep(v128, addD(p, z[i]))
+		t := f.keep(v128, subD(s, p))
+		lost := f.keep(v128, addD(subD(p, subD(s, t)), subD(z[i], t)))
+		odd := or(sarQ(xor(s, lost), num(63)), constD(1)) // 1, or -1 where the sum is too far from 0
+		change := and(or(ltD(lost, constD(0)), gtD(lost, constD(0))), eqQ(and(s, constD(1)), constD(0)))
+		sums[i] = f.keep(v128, addQ(s, and(odd, change)))
+	}
+	f.do(shuffle(round(sums[0]), round(sums[1]), 8, 0, 2))
+}
+
+// steps runs a block for each vector of n numbers, a multiple of four, with pointers advanced.
+func (f *fn) steps(n code, text func(), pointers ...code) {
+	f.repeat(shr(n, num(2)), func() {
+		text()
+		for _, p := range pointers {
+			f.step(p, 16)
+		}
+	})
+}
+
+// panels has addPanelVec.
+func (k *kernels) panels() {
+	types := make([]code, 11)
+	for i := range types {
+		types[i] = i32
+	}
+	some := map[int]func(...code) code{}
+	for _, rows := range []int{4, 1} {
+		some[rows] = k.function(types, nil, func(f *fn, a []code) { k.panelRows(f, rows, a) })
+	}
+	k.kernel("addPanelVec", "sppppppp"+"iii", func(f *fn, a []code) {
+		acc, n, rest := a[0], a[1], a[2:]
+		q, dx, init, sums, group, groups, step := a[5], a[6], a[7], a[8], a[9], a[10], a[11]
+		columns := f.keep(i32, mul(group, groups))
+		for _, rows := range []int{4, 1} {
+			count := shr(n, num(6))
+			if rows == 1 {
+				count = andI(shr(n, num(4)), num(3))
+			}
+			f.repeat(count, func() {
+				f.do(some[rows](append([]code{acc}, rest...)...))
+				f.step(acc, rows*panelRows*4)
+				f.set(q, add(q, mul(columns, num(2*rows))))
+				f.set(dx, add(dx, shr(mul(columns, num(rows)), num(3))))
+				f.set(init, add(init, mul(mul(groups, step), num(rows))))
+				f.set(sums, add(sums, mul(groups, num(4*rows))))
+			})
+		}
+	})
+}
+
+// panelRows multiplies rows of activations with a panel's codes, four rows of the panel at a time.
+func (k *kernels) panelRows(f *fn, rows int, a []code) {
+	group, groups, step := a[8], a[9], a[10]
+	columns := f.keep(i32, mul(group, groups))
+	advanced := func(p code, stride code) (l []code) { // a pointer for each row
+		for r := range rows {
+			x := f.local(i32)
+			if r == 0 {
+				f.set(x, p)
+			} else {
+				f.set(x, add(l[r-1], stride))
+			}
+			l = append(l, x)
+		}
+		return l
+	}
+	acc, first := a[0], f.keep(i32, num(0))
+	sum, next, ints, x := f.locals(v128, rows), f.locals(v128, rows), f.locals(v128, rows), f.locals(v128, rows)
+	bad, zero := f.local(v128), f.local(v128)
+	f.repeat(num(4), func() {
+		codes, scale, min := f.keep(i32, add(a[1], first)), f.keep(i32, add(a[2], first)), f.keep(i32, a[3])
+		f.when(min, func() { f.set(min, add(min, first)) })
+		q, dx := advanced(a[4], mul(columns, num(2))), advanced(a[5], shr(columns, num(3)))
+		init, sums := advanced(a[6], mul(groups, step)), advanced(a[7], mul(groups, num(4)))
+		for r := range rows {
+			f.set(sum[r], load(acc, r*panelRows*4))
+		}
+		at := f.keep(i32, num(0))
+		f.repeat(groups, func() {
+			for r := range rows {
+				f.set(ints[r], splat32At(init[r], 0))
+				f.set(init[r], add(init[r], step))
+			}
+			f.repeat(shr(group, num(4)), func() {
+				for i := range 4 {
+					c := f.keep(v128, load(codes, 64*i))
+					even, odd := f.keep(v128, and(c, constI(0xff00ff))), f.keep(v128, shrH(c, num(8)))
+					for r := range rows {
+						f.set(ints[r], addI(ints[r], addI(dot(even, splat32At(q[r], 8*i)), dot(odd, splat32At(q[r], 8*i+4)))))
+					}
+				}
+				f.step(codes, 4*64)
+				for r := range rows {
+					f.step(q[r], 4*8)
+				}
+			})
+			for r := range rows {
+				f.set(x[r], mulV(toFloat(ints[r]), splat32At(dx[r], 0)))
+			}
+			k.addGroup(f, sum, next, x, bad, zero, f.keep(v128, load(scale, 0)))
+			f.when(min, func() {
+				for r := range rows {
+					f.set(x[r], splat32At(sums[r], 0))
+					f.step(sums[r], 4)
+				}
+				k.addGroup(f, sum, next, x, bad, zero, f.keep(v128, load(min, 0)))
+				f.step(min, 64)
+			})
+			f.step(scale, 64)
+			f.when(not(andI(tee(at, add(at, group)), num(31))), func() {
+				for r := range rows {
+					f.step(dx[r], 4)
+				}
+			})
+		})
+		for r := range rows {
+			f.store(acc, r*panelRows*4, sum[r])
+		}
+		f.step(acc, 16)
+		f.step(first, 16)
+	})
+}
+
+// addGroup sets sum to fma(x, scale, sum), of several rows.
+func (k *kernels) addGroup(f *fn, sum, next, x []code, bad, zero, scale code) {
+	f.set(bad, zero)
+	s := f.sides(scale)
+	for r := range sum {
+		f.fuse(next[r], bad, f.sides(x[r]), s, sum[r])
+	}
+	f.when(anyTrue(bad), func() {
+		for r := range sum {
+			f.set(next[r], k.exact(x[r], scale, sum[r]))
+		}
+	})
+	for r := range sum {
+		f.set(sum[r], next[r])
+	}
+}
+
+// Codes of package simd.
+const (
+	codes4 = iota
+	codesTable
+	codes41
+	codes42
+	codes8
+)
+
+// rows has addRowVec.
+func (k *kernels) rows() {
+	types := make([]code, 9)
+	for i := range types {
+		types[i] = i32
+	}
+	var chunk []func(...code) code
+	for kind := range codes8 + 1 {
+		chunk = append(chunk, k.function(types, nil, func(f *fn, a []code) { k.chunk(f, kind, a) }))
+	}
+	k.kernel("addRowVec", "pppppp"+"iiii"+"p"+"iiiii", func(f *fn, a []code) {
+		acc, data, chunks, scales, stride, group, table := a[0], a[1], a[6], a[7], a[8], a[9], a[10]
+		gap, sumgap, end, codes := a[11], a[12], a[13], a[14]
+		at := f.keep(i32, num(0))
+		f.do("\x03\x40") // for each place
+		q, dx, init, sums := f.keep(i32, a[2]), f.keep(i32, a[3]), f.keep(i32, a[4]), f.keep(i32, a[5])
+		from := f.keep(i32, add(data, at))
+		f.repeat(chunks, func() {
+			for kind, c := range chunk {
+				f.when(equal(codes, num(kind)), func() {
+					f.do(c(acc, from, q, dx, init, sums, scales, equal(group, num(panelRows)), table))
+				})
+			}
+			f.set(from, add(from, stride))
+			f.step(q, 512)
+			f.step(dx, 32)
+			groups := f.keep(i32, num(32))
+			f.when(equal(codes, num(codes42)), func() { f.set(groups, num(64)) })
+			f.when(init, func() { f.set(init, add(init, groups)) })
+			f.when(sums, func() { f.set(sums, add(sums, groups)) })
+		})
+		f.set(acc, add(acc, sumgap))
+		f.do(less(tee(at, add(at, gap)), end), "\x0d\x00\x0b")
+	})
+}
+
+// chunk multiplies one row of activations with a stored chunk, four rows of the panel at a time.
+func (k *kernels) chunk(f *fn, kind int, a []code) {
+	acc, data, scales, bytes, table := a[0], a[1], a[6], a[7], a[8]
+	groups, unit := 1, []int{codes4: 256, codesTable: 256, codes41: 320, codes42: 384, codes8: 512}[kind] // of a unit
+	if kind == codes42 {
+		groups = 2
+	}
+	var values code
+	if kind == codesTable {
+		values = f.keep(v128, load(table, 0))
+	}
+	first := f.keep(i32, num(0))
+	d, m := f.local(v128), f.local(v128)
+	sum, next, x := []code{f.local(v128)}, []code{f.local(v128)}, []code{f.local(v128)}
+	bad, zero := f.local(v128), f.local(v128)
+	f.repeat(num(4), func() {
+		q, dx, init, sums := f.keep(i32, a[2]), f.keep(i32, a[3]), f.keep(i32, a[4]), f.keep(i32, a[5])
+		codes := f.keep(i32, add(add(data, scales), first))
+		scale, min := f.local(i32), f.local(i32)
+		f.choose(bytes, func() {
+			words := f.keep(i32, add(data, shr(first, num(1))))
+			f.set(d, halves(load64At(words, 0)))
+			f.set(scale, add(add(data, num(32)), shr(first, num(2))))
+			f.when(sums, func() {
+				f.set(m, halves(load64At(words, 32)))
+				f.step(scale, 32)
+				f.set(min, add(scale, num(8*groups*panelRows)))
+			})
+		}, func() {
+			f.set(scale, add(data, shr(first, num(1))))
+			f.set(min, add(scale, num(8*groups*32)))
+		})
+		f.set(sum[0], load(acc, 0))
+		f.repeat(num(8), func() { // units
+			ints := f.locals(v128, groups)
+			for g := range groups {
+				f.set(ints[g], zero)
+				f.when(init, func() {
+					f.set(ints[g], splat32At(init, 4*g))
+				})
+			}
+			f.codes(kind, codes, values, func(vector int, even, odd code) {
+				g := vector * groups / 8
+				f.set(ints[g], addI(ints[g], addI(dot(even, splat32At(q, 8*vector)), dot(odd, splat32At(q, 8*vector+4)))))
+			})
+			for g := range groups {
+				value := func(p, d code) code { // of a scale or minimum
+					v := f.local(v128)
+					f.choose(bytes, func() {
+						f.set(v, mulV(toFloat(lowS(lowB(load32At(p, 0)))), d))
+						f.step(p, panelRows)
+					}, func() {
+						f.set(v, halves(load64At(p, 0)))
+						f.step(p, 2*panelRows)
+					})
+					return v
+				}
+				f.set(x[0], mulV(toFloat(ints[g]), splat32At(dx, 0)))
+				k.addGroup(f, sum, next, x, bad, zero, value(scale, d))
+				f.when(sums, func() {
+					f.set(x[0], splat32At(sums, 4*g))
+					k.addGroup(f, sum, next, x, bad, zero, value(min, m))
+				})
+			}
+			f.step(codes, unit)
+			f.step(q, 64)
+			f.step(dx, 4)
+			f.when(init, func() { f.step(init, 4*groups) })
+			f.when(sums, func() { f.step(sums, 4*groups) })
+		})
+		f.store(acc, 0, sum[0])
+		f.step(acc, 16)
+		f.step(first, 16)
+	})
+}
+
+// moved shifts words to the left, or to the right if n is negative.
+func moved(x code, n int) code {
+	switch {
+	case n > 0:
+		return shlH(x, num(n))
+	case n < 0:
+		return shrH(x, num(-n))
+	}
+	return x
+}
+
+// codes unpacks a unit's four rows: use gets columns 0 and 2 of each four as words, and columns 1 and 3.
+func (f *fn) codes(kind int, p, table code, use func(vector int, even, odd code)) {
+	split := func(vector int, c code) {
+		x := f.keep(v128, c)
+		use(vector, and(x, constI(0xff00ff)), shrH(x, num(8)))
+	}
+	if kind == codes8 {
+		for j := range 8 {
+			split(j, load(p, 64*j))
+		}
+		return
+	}
+	var high []code
+	for i := range map[int]int{codes41: 1, codes42: 2}[kind] {
+		high = append(high, f.keep(v128, load(p, 256+64*i)))
+	}
+	for i := range 4 {
+		x := f.keep(v128, load(p, 64*i))
+		for h := range 2 {
+			j := i + 4*h
+			if kind == codesTable {
+				low := and(x, constI(0x0f0f0f0f))
+				if h == 1 {
+					low = shrB(x, num(4))
+				}
+				split(j, swizzle(table, low))
+				continue
+			}
+			even := and(moved(x, -4*h), constI(0x000f000f))
+			odd := and(moved(x, -8), constI(0x000f000f))
+			if h == 1 {
+				odd = moved(x, -12)
+			}
+			switch kind {
+			case codes41:
+				even = or(even, and(moved(high[0], 4-j), constI(0x00100010)))
+				odd = or(odd, and(moved(high[0], -4-j), constI(0x00100010)))
+			case codes42:
+				t := high[j%2]
+				even = or(even, and(moved(t, 4-j/2*2), constI(0x00300030)))
+				odd = or(odd, and(moved(t, -4-j/2*2), constI(0x00300030)))
+			}
+			use(j, even, odd)
+		}
+	}
+}
+
+// halves makes float32 numbers of four binary16 numbers, of which x, of no effect, reads the words.
+func halves(x code) code { return wide16(lowU(x)) }
+
+// wide16 makes float32 numbers of binary16 numbers in dwords.
+func wide16(h code) code {
+	abs := and(h, constI(0x7fff))
+	special := and(gtI(abs, constI(0x7bff)), constI(0x7f800000))
+	return or(or(mulV(shlI(abs, num(13)), constF(0x1p112)), special), shlI(and(h, constI(0x8000)), num(16)))
+}
+
+// unpacks has the kernels of unpacking.
+func (k *kernels) unpacks() {
+	low := func(x code) code { return and(x, constI(0x0f0f0f0f)) }
+	for _, u := range []struct {
+		name      string
+		arguments string
+		four, two bool
+		one       bool
+	}{
+		{"unpack4Vec", "ss", true, false, false}, {"unpackTableVec", "ssp", true, false, false},
+		{"unpack41Vec", "ss", true, false, true}, {"unpack42Vec", "ss", true, true, false},
+		{"unpack2Vec", "ss", false, true, false}, {"unpack21Vec", "ss", false, true, true}, {"unpack1Vec", "ss", false, false, true},
+	} {
+		k.kernel(u.name, u.arguments, func(f *fn, a []code) {
+			dst, n, src := a[0], a[1], a[2]
+			var table code
+			if u.arguments == "ssp" {
+				table = f.keep(v128, load(a[4], 0))
+			}
+			f.repeat(shr(n, num(9)), func() {
+				f.repeat(num(4), func() { // rows of four
+					at, shift := 0, 0
+					codes := make([]code, 8)
+					merge := func(j int, x code) {
+						if codes[j] != "" {
+							x = or(codes[j], x)
+						}
+						codes[j] = x
+					}
+					if u.four {
+						for i := range 4 {
+							x := f.keep(v128, load(src, at+64*i))
+							codes[i], codes[i+4] = low(x), shrB(x, num(4))
+						}
+						at, shift = at+256, 4
+					}
+					if u.two {
+						for i := range 2 {
+							x := f.keep(v128, load(src, at+64*i))
+							for c := range 4 {
+								merge(i+2*c, moved(and(x, constI(3<<(2*c)*0x01010101)), shift-2*c))
+							}
+						}
+						at, shift = at+128, shift+2
+					}
+					if u.one {
+						if !u.four && !u.two {
+							shift = 1
+						}
+						x := f.keep(v128, load(src, at))
+						for j := range 8 {
+							merge(j, moved(and(x, constI(1<<j*0x01010101)), shift-j))
+						}
+					}
+					for j, c := range codes {
+						if table != "" {
+							c = swizzle(table, c)
+						}
+						f.store(dst, 64*j, c)
+					}
+					f.step(src, 16)
+					f.step(dst, 16)
+				})
+				unit := map[bool]int{true: 256}[u.four] + map[bool]int{true: 128}[u.two] + map[bool]int{true: 64}[u.one]
+				f.step(src, unit-64)
+				f.step(dst, 512-64)
+			})
+		})
+	}
+	k.kernel("panelScalesVec", "sps", func(f *fn, a []code) { // dst, d, scale
+		d := f.locals(v128, 4)
+		for i := range d {
+			f.set(d[i], halves(load64At(a[2], 8*i)))
+		}
+		f.repeat(shr(a[4], num(4)), func() {
+			for i := range d {
+				f.store(a[0], 16*i, mulV(toFloat(lowS(lowB(load32At(a[3], 4*i)))), d[i]))
+			}
+			f.step(a[3], 16)
+			f.step(a[0], 64)
+		})
+	})
+}
+
+// weaves has the kernels that pack panels.
+func (k *kernels) weaves() {
+	// turn makes rows of columns, of four vectors of dwords.
+	turn := func(f *fn, x []code) []code {
+		a, b := f.keep(v128, shuffle(x[0], x[1], 4, 0, 4, 1, 5)), f.keep(v128, shuffle(x[0], x[1], 4, 2, 6, 3, 7))
+		c, d := f.keep(v128, shuffle(x[2], x[3], 4, 0, 4, 1, 5)), f.keep(v128, shuffle(x[2], x[3], 4, 2, 6, 3, 7))
+		return []code{shuffle(a, c, 8, 0, 2), shuffle(a, c, 8, 1, 3), shuffle(b, d, 8, 0, 2), shuffle(b, d, 8, 1, 3)}
+	}
+	// four reads 16 bytes of each of four rows, src being advanced.
+	four := func(f *fn, src, stride code, at int) []code {
+		var x []code
+		p := f.keep(i32, src)
+		for range 4 {
+			x = append(x, f.keep(v128, load(p, at)))
+			f.set(p, add(p, stride))
+		}
+		return turn(f, x)
+	}
+	k.kernel("weaveVec", "ppiiiib", func(f *fn, a []code) {
+		dst, src, stride, n, in, out := a[0], a[1], a[2], a[3], a[4], a[5]
+		flip := f.keep(v128, splat8(a[6]))
+		f.repeat(n, func() {
+			from, to := f.keep(i32, src), f.keep(i32, dst)
+			f.repeat(num(4), func() {
+				for v, c := range four(f, from, stride, 0) {
+					f.store(to, 64*v, xor(c, flip))
+				}
+				f.set(from, add(from, shl(stride, num(2))))
+				f.step(to, 16)
+			})
+			f.set(src, add(src, in))
+			f.set(dst, add(dst, out))
+		})
+	})
+	k.kernel("weaveHalvesVec", "ppiiiii", func(f *fn, a []code) {
+		dst, src, stride, n, in, out, other := a[0], a[1], a[2], a[3], a[4], a[5], a[6]
+		low := constI(0x0f0f0f0f)
+		f.repeat(n, func() {
+			from, to := f.keep(i32, src), f.keep(i32, dst)
+			f.repeat(num(4), func() {
+				x, y := four(f, from, stride, 0), four(f, from, stride, 16)
+				second := f.keep(i32, add(to, other))
+				for v := range x {
+					a, b := f.keep(v128, x[v]), f.keep(v128, y[v])
+					f.store(to, 64*v, or(and(a, low), moved(and(b, low), 4)))
+					f.store(second, 64*v, or(shrB(a, num(4)), andNot(b, low)))
+				}
+				f.set(from, add(from, shl(stride, num(2))))
+				f.step(to, 16)
+			})
+			f.set(src, add(src, in))
+			f.set(dst, add(dst, out))
+		})
+	})
+	k.kernel("weaveBitsVec", "ppiii", func(f *fn, a []code) {
+		dst, src, stride, out, two := a[0], a[1], a[2], a[3], a[4]
+		f.repeat(num(4), func() {
+			var x []code
+			for _, c := range append(four(f, src, stride, 0), four(f, src, stride, 16)...) {
+				x = append(x, f.keep(v128, c))
+			}
+			exchange := func(i, j, n int, mask uint32) {
+				t := f.keep(v128, and(xor(shrQ(x[i], num(n)), x[j]), constI(mask)))
+				f.set(x[j], xor(x[j], t))
+				f.set(x[i], xor(x[i], shlI(t, num(n)))) // no bit leaves its byte
+			}
+			f.when(not(two), func() {
+				for j := 0; j < 8; j += 2 {
+					exchange(j, j+1, 1, 0x55555555)
+				}
+			})
+			for _, j := range []int{0, 1, 4, 5} {
+				exchange(j, j+2, 2, 0x33333333)
+			}
+			for j := range 4 {
+				exchange(j, j+4, 4, 0x0f0f0f0f)
+			}
+			to := f.keep(i32, dst)
+			for j := 0; j < 8; j += 2 {
+				f.store(to, 0, x[j])
+				f.choose(two, func() { f.store(to, 64, x[j+1]) }, func() {
+					f.set(to, add(to, out))
+					f.store(to, 0, x[j+1])
+				})
+				f.set(to, add(to, out))
+			}
+			f.set(src, add(src, shl(stride, num(2))))
+			f.step(dst, 16)
+		})
+	})
+	k.kernel("weaveWordsVec", "ppiii", func(f *fn, a []code) {
+		dst, src, stride, n, in := a[0], a[1], a[2], a[3], a[4]
+		f.repeat(n, func() {
+			from := f.keep(i32, src)
+			f.repeat(num(panelRows), func() {
+				f.do(dst, from, "\x2f\x00\x00", "\x3b\x00\x00")
+				f.set(from, add(from, stride))
+				f.step(dst, 2)
+			})
+			f.set(src, add(src, in))
+		})
+	})
+	// bytes turns 16 bytes of each row to columns of bytes.
+	columns := func(f *fn, src, stride code) []code {
+		x := f.locals(v128, panelRows)
+		p := f.keep(i32, src)
+		for r := range x {
+			f.set(x[r], load(p, 0))
+			f.set(p, add(p, stride))
+		}
+		for range 4 { // each step interleaves the halves of the rows
+			y := make([]code, panelRows)
+			for r := range panelRows / 2 {
+				a, b := x[r], x[r+8]
+				y[2*r] = f.keep(v128, shuffle(a, b, 1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23))
+				y[2*r+1] = f.keep(v128, shuffle(a, b, 1, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))
+			}
+			x = y
+		}
+		return x
+	}
+	k.kernel("weaveBytesVec", "ppi", func(f *fn, a []code) {
+		for g, c := range columns(f, a[1], a[2]) {
+			f.store(a[0], 16*g, c)
+		}
+	})
+	k.kernel("weaveScalesVec", "ppi", func(f *fn, a []code) {
+		dst := a[0]
+		x := columns(f, a[1], a[2])
+		for word, sign := range []uint32{0, 0x80008000} {
+			lo, hi := x[2*word], x[2*word+1]
+			f.store(dst, 32*word, xor(shuffle(lo, hi, 1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), constI(sign)))
+			f.store(dst, 32*word+16, xor(shuffle(lo, hi, 1, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), constI(sign)))
+		}
+		const scales, mins = 64, 64 + 8*panelRows
+		top := func(c code) code { return moved(and(c, constI(0xc0c0c0c0)), -2) }
+		for g := range 4 {
+			f.store(dst, scales+16*g, and(x[4+g], constI(0x3f3f3f3f)))
+			f.store(dst, mins+16*g, and(x[8+g], constI(0x3f3f3f3f)))
+			f.store(dst, scales+16*(4+g), or(and(x[12+g], constI(0x0f0f0f0f)), top(x[4+g])))
+			f.store(dst, mins+16*(4+g), or(shrB(x[12+g], num(4)), top(x[8+g])))
+		}
+	})
+}
+
+// vectors has the kernels over whole vectors.
+func (k *kernels) vectors() {
+	k.kernel("addVec", "sss", func(f *fn, a []code) {
+		f.steps(a[1], func() { f.store(a[0], 0, addV(load(a[2], 0), load(a[4], 0))) }, a[0], a[2], a[4])
+	})
+	k.kernel("mulVec", "sss", func(f *fn, a []code) {
+		f.steps(a[1], func() { f.store(a[0], 0, mulV(load(a[2], 0), load(a[4], 0))) }, a[0], a[2], a[4])
+	})
+	k.kernel("scaleVec", "ssf", func(f *fn, a []code) {
+		s := f.keep(v128, splatF(a[4]))
+		f.steps(a[1], func() { f.store(a[0], 0, mulV(load(a[2], 0), s)) }, a[0], a[2])
+	})
+	k.kernel("divideVec", "ssf", func(f *fn, a []code) {
+		s := f.keep(v128, splatF(a[4]))
+		f.steps(a[1], func() { f.store(a[0], 0, divV(load(a[2], 0), s)) }, a[0], a[2])
+	})
+	k.kernel("addScaledVec", "ssf", func(f *fn, a []code) {
+		s := f.keep(v128, splatF(a[4]))
+		f.steps(a[1], func() { f.store(a[0], 0, k.fma(load(a[2], 0), s, load(a[0], 0))) }, a[0], a[2])
+	})
+	k.kernel("normVec", "sssff", func(f *fn, a []code) {
+		r, offset := f.keep(v128, splatF(a[6])), f.keep(v128, splatF(a[7]))
+		f.steps(a[1], func() {
+			f.store(a[0], 0, mulV(mulV(load(a[2], 0), r), addV(offset, load(a[4], 0))))
+		}, a[0], a[2], a[4])
+	})
+	k.kernel("turnVec", "ssss", func(f *fn, a []code) { // lo, hi, cos, sin
+		f.steps(a[1], func() {
+			x, y := f.keep(v128, load(a[0], 0)), f.keep(v128, load(a[2], 0))
+			c, s := f.keep(v128, load(a[4], 0)), f.keep(v128, load(a[6], 0))
+			f.store(a[0], 0, k.fma(x, c, negV(mulV(y, s))))
+			f.store(a[2], 0, k.fma(y, c, mulV(x, s)))
+		}, a[0], a[2], a[4], a[6])
+	})
+	k.kernel("maxVec", "sr", func(f *fn, a []code) {
+		m := f.keep(v128, constF(float32(math.Inf(-1))))
+		f.steps(a[1], func() { f.set(m, maxV(m, load(a[0], 0))) }, a[0])
+		f.set(m, maxV(m, shuffle(m, m, 4, 2, 3, 0, 1)))
+		f.set(m, maxV(m, shuffle(m, m, 4, 1, 0, 3, 2)))
+		f.storeF(a[2], 0, lane32(m, 0))
+	})
+	k.kernel("loadF16Vec", "ss", func(f *fn, a []code) {
+		f.steps(a[1], func() {
+			f.store(a[0], 0, wide16(f.keep(v128, lowU(load64At(a[2], 0)))))
+			f.step(a[2], 8)
+		}, a[0])
+	})
+	k.kernel("loadBF16Vec", "ss", func(f *fn, a []code) {
+		f.steps(a[1], func() {
+			f.store(a[0], 0, shlI(lowU(load64At(a[2], 0)), num(16)))
+			f.step(a[2], 8)
+		}, a[0])
+	})
+	k.kernel("storeF16Vec", "ss", func(f *fn, a []code) { // as float16.ToF16
+		f.steps(a[1], func() {
+			x := f.keep(v128, load(a[2], 0))
+			abs := f.keep(v128, and(x, constI(0x7fffffff)))
+			h := f.keep(v128, shrI(subI(addI(addI(abs, constI(0xfff)), and(shrI(abs, num(13)), constI(1))), constI(0x38000000)), num(13)))
+			f.set(h, pick(subI(addV(abs, constF(0.5)), constI(0x3f000000)), h, gtI(constI(0x38800000), abs)))
+			f.set(h, pick(constI(0x7c00), h, geI(abs, constI(0x477ff000))))
+			f.set(h, pick(or(constI(0x7e00), and(shrI(abs, num(13)), constI(0x3ff))), h, gtI(abs, constI(0x7f800000))))
+			f.set(h, or(h, and(shrI(x, num(16)), constI(0x8000))))
+			f.store64(a[0], 0, narrowU(h, h)+"\xfd\x1d\x00")
+			f.step(a[0], 8)
+		}, a[2])
+	})
+	sigmoid := func(f *fn, x, exponent code) code { return divV(x, addV(constF(1), k.exp(exponent))) }
+	silu := func(f *fn, x code) code { return sigmoid(f, x, negV(x)) }
+	gelu := func(f *fn, x code) code {
+		return sigmoid(f, x, mulV(x, k.fma(mulV(x, x), constF(geluG3), constF(geluG1))))
+	}
+	for _, c := range []struct {
+		name, gated string
+		curve       func(*fn, code) code
+	}{{"siluVec", "swigluVec", silu}, {"geluVec", "gegluVec", gelu}} {
+		k.kernel(c.name, "ss", func(f *fn, a []code) {
+			f.steps(a[1], func() { f.store(a[0], 0, c.curve(f, f.keep(v128, load(a[2], 0)))) }, a[0], a[2])
+		})
+		k.kernel(c.gated, "sss", func(f *fn, a []code) {
+			f.steps(a[1], func() {
+				f.store(a[0], 0, mulV(c.curve(f, f.keep(v128, load(a[2], 0))), load(a[4], 0)))
+			}, a[0], a[2], a[4])
+		})
+	}
+	k.kernel("softcapVec", "ssf", func(f *fn, a []code) {
+		c := f.keep(v128, splatF(a[4]))
+		f.steps(a[1], func() { f.store(a[0], 0, mulV(c, k.tanh(divV(load(a[2], 0), c)))) }, a[0], a[2])
+	})
+	k.kernel("expSumVec", "pssf", func(f *fn, a []code) { // sums, dst, x, top
+		top := f.keep(v128, splatF(a[5]))
+		f.repeat(shr(a[2], num(4)), func() {
+			for i := range 4 {
+				x := f.keep(v128, subV(load(a[3], 16*i), top))
+				e := f.keep(v128, andNot(k.exp(x), ltV(x, constF(leastExponent))))
+				f.store(a[1], 16*i, e)
+				f.store(a[0], 16*i, addV(load(a[0], 16*i), e))
+			}
+			f.step(a[1], 64)
+			f.step(a[3], 64)
+		})
+	})
+}
+
+// writeExp is Exp in package simd.
+func (k *kernels) writeExp(f *fn, a []code) {
+	const magic = 3 << 22
+	in := a[0]
+	x := f.keep(v128, minV(maxV(in, constF(-104)), constF(89))) // NaN stays
+	n := f.keep(v128, subV(addV(mulV(x, constF(log2e)), constF(magic)), constF(magic)))
+	r := f.keep(v128, k.fma(n, constF(-ln2hi), x))
+	f.set(r, k.fma(n, constF(-ln2lo), r))
+	p := f.keep(v128, constF(expC6))
+	for _, c := range []float32{expC5, expC4, expC3, expC2, 1, 1} {
+		f.set(p, k.fma(p, r, constF(c)))
+	}
+	i := f.keep(v128, toInt(n))
+	half := f.keep(v128, sarI(addI(i, shrI(i, num(31))), num(1))) // toward 0
+	exp2 := func(n code) code { return shlI(addI(n, constI(127)), num(23)) }
+	f.do(mulV(mulV(p, exp2(half)), exp2(subI(i, half))))
+}
+
+// writeTanh is tanh in package simd.
+func (k *kernels) writeTanh(f *fn, a []code) {
+	x := f.keep(v128, absV(a[0]))
+	y := f.keep(v128, mulV(x, x))
+	p := f.keep(v128, constF(tanhT4))
+	for _, t := range []float32{tanhT3, tanhT2, tanhT1, tanhT0} {
+		f.set(p, k.fma(p, y, constF(t)))
+	}
+	f.set(p, k.fma(x, mulV(y, p), x))
+	far := subV(constF(1), divV(constF(2), addV(k.exp(mulV(x, constF(2))), constF(1))))
+	f.do(or(pick(p, far, ltV(x, constF(0.625))), and(a[0], constI(1<<31))))
+}
+
+// quantizes has the kernels of activations.
+func (k *kernels) quantizes() {
+	k.kernel("quantizeVec", "sss", func(f *fn, a []code) { // q, dx, x
+		q, dx, x := a[0], a[2], a[4]
+		top, v := f.local(v128), f.locals(v128, 8)
+		f.repeat(a[3], func() {
+			f.set(top, constI(0))
+			for i := range v {
+				f.set(v[i], load(x, 16*i))
+				f.set(top, maxI(top, and(v[i], constI(0x7fffffff))))
+			}
+			f.set(top, maxI(top, shuffle(top, top, 4, 2, 3, 0, 1)))
+			f.set(top, maxI(top, shuffle(top, top, 4, 1, 0, 3, 2)))
+			small := f.keep(v128, ltV(top, constF(1e-30)))
+			special := f.keep(v128, gtI(top, constF(math.MaxFloat32)))
+			some := f.keep(v128, notV(or(small, special)))
+			inverse := f.keep(v128, divV(constF(32767), top))
+			for i := 0; i < len(v); i += 2 {
+				whole := func(x code) code { return and(toInt(nearest(mulV(x, inverse))), some) }
+				n := f.keep(v128, narrowS(whole(v[i]), whole(v[i+1])))
+				f.store(q, 8*i, shuffle(n, n, 2, 0, 2, 1, 3, 4, 6, 5, 7))
+			}
+			f.storeF(dx, 0, lane32(or(andNot(divV(top, constF(32767)), small), special), 0))
+			f.step(q, 64)
+			f.step(dx, 4)
+			f.step(x, 128)
+		})
+	})
+	// sum is the sum of a group of words, in all lanes.
+	sum := func(f *fn, q, group code) code {
+		s := f.keep(v128, constI(0))
+		f.repeat(shr(group, num(3)), func() {
+			f.set(s, addI(s, dot(load(q, 0), constI(0x10001))))
+			f.step(q, 16)
+		})
+		f.set(s, addI(s, shuffle(s, s, 4, 2, 3, 0, 1)))
+		f.set(s, addI(s, shuffle(s, s, 4, 1, 0, 3, 2)))
+		return s
+	}
+	k.kernel("groupSumsVec", "sppi", func(f *fn, a []code) { // sums, q, dx, group
+		at := f.keep(i32, num(0))
+		f.repeat(a[1], func() {
+			f.storeF(a[0], 0, lane32(mulV(toFloat(sum(f, a[2], a[4])), splat32At(add(a[3], shl(shr(at, num(5)), num(2))), 0)), 0))
+			f.step(a[0], 4)
+			f.set(at, add(at, a[4]))
+		})
+	})
+	k.kernel("groupInitVec", "spii", func(f *fn, a []code) { // init, q, group, factor of 32 bits
+		factor := f.keep(v128, splat32(a[4]))
+		f.repeat(a[1], func() {
+			f.storeF(a[0], 0, lane32(mulI(sum(f, a[2], a[3]), factor), 0))
+			f.step(a[0], 4)
+		})
+	})
+}
+
+// dots has the kernels of dot products.
+func (k *kernels) dots() {
+	for _, t := range []struct {
+		name string
+		size int
+		load func(p code, at int) code
+	}{
+		{"addDotsF32Vec", 4, load},
+		{"addDotsF16Vec", 2, func(p code, at int) code { return wide16(lowU(load64At(p, at/2))) }},
+		{"addDotsBF16Vec", 2, func(p code, at int) code { return shlI(lowU(load64At(p, at/2)), num(16)) }},
+	} {
+		k.kernel(t.name, "psis", func(f *fn, a []code) { // sums, w, stride, x
+			row := f.keep(i32, num(4))
+			f.when(not(a[3]), func() { f.set(row, num(1)) }) // the same row four times: one is read
+			sums := f.locals(v128, 4)
+			f.repeat(row, func() {
+				w, x := f.keep(i32, a[1]), f.keep(i32, a[4])
+				for i := range sums {
+					f.set(sums[i], load(a[0], 16*i))
+				}
+				f.repeat(shr(a[5], num(4)), func() {
+					for i := range sums {
+						f.set(sums[i], k.fma(t.load(w, 16*i), load(x, 16*i), sums[i]))
+					}
+					f.step(w, 16*t.size)
+					f.step(x, 64)
+				})
+				for i := range sums {
+					f.store(a[0], 16*i, sums[i])
+				}
+				f.step(a[0], 64)
+				f.set(a[1], add(a[1], mul(a[3], num(t.size))))
+			})
+		})
+	}
+	k.kernel("sumDotsVec", "pp", func(f *fn, a []code) {
+		f.repeat(num(4), func() {
+			s := f.keep(v128, addV(addV(load(a[1], 0), load(a[1], 32)), addV(load(a[1], 16), load(a[1], 48))))
+			f.set(s, addV(s, shuffle(s, s, 4, 2, 3, 0, 1)))
+			f.set(s, addV(s, shuffle(s, s, 4, 1, 0, 3, 2)))
+			f.storeF(a[0], 0, lane32(s, 0))
+			f.step(a[0], 4)
+			f.step(a[1], 64)
+		})
+	})
+}
+
+// attends has the kernels of attention.
+func (k *kernels) attends() {
+	// chain is a partial sum of four keys' products with a query: of every sixteenth element of n.
+	chain := k.function([]code{i32, i32, i32}, []code{v128}, func(f *fn, a []code) {
+		s := f.local(v128)
+		f.do("\x02\x40\x03\x40", not(less(num(0), a[2])), "\x0d\x01")
+		f.set(s, k.fma(load(a[0], 0), splat32At(a[1], 0), s))
+		f.step(a[0], 16*64)
+		f.step(a[1], 64)
+		f.step(a[2], -16)
+		f.do("\x0c\x00\x0b\x0b", s)
+	})
+	k.kernel("scoreKeysVec", "pssiif", func(f *fn, a []code) { // scores, q, k, from, to, scale
+		s, q, keys, from, to, scale := a[0], a[1], a[3], a[5], a[6], f.keep(v128, splatF(a[7]))
+		d := f.keep(i32, shr(a[2], num(2)))
+		f.do("\x02\x40\x03\x40", not(less(from, to)), "\x0d\x01")
+		first := f.keep(i32, num(0))
+		f.repeat(num(4), func() { // keys
+			key := f.keep(i32, add(keys, add(shl(mul(from, d), num(2)), first)))
+			query, out := f.keep(i32, q), f.keep(i32, add(s, add(shl(from, num(2)), first)))
+			f.repeat(num(4), func() {
+				var tree func(l, n int) code
+				tree = func(l, n int) code {
+					if n == 16 {
+						return chain(add(key, num(64*l)), add(query, num(4*l)), sub(d, num(l)))
+					}
+					return addV(tree(l, 2*n), tree(l+n, 2*n))
+				}
+				f.store(out, 0, mulV(tree(0, 1), scale))
+				f.set(query, add(query, shl(d, num(2))))
+				f.step(out, 64*4)
+			})
+			f.step(first, 16)
+		})
+		f.step(from, 16)
+		f.do("\x0c\x00\x0b\x0b")
+	})
+	k.kernel("addValuesVec", "sspiip", func(f *fn, a []code) { // acc, v, p, n, stride, sum
+		acc, v, p, n, stride, sum := a[0], a[2], a[4], a[5], f.keep(i32, shl(a[6], num(2))), a[7]
+		at, sums := f.keep(i32, p), f.keep(v128, load(sum, 0))
+		f.repeat(n, func() {
+			f.set(sums, addV(sums, f.four(at)))
+			f.step(at, 4)
+		})
+		f.store(sum, 0, sums)
+		columns := sub(a[1], mul(a[6], num(3)))
+		s := f.locals(v128, 4)
+		f.repeat(shr(columns, num(2)), func() {
+			rows := []code{acc}
+			for r := range s {
+				if r > 0 {
+					rows = append(rows, f.keep(i32, add(rows[r-1], stride)))
+				}
+				f.set(s[r], load(rows[r], 0))
+			}
+			value, weight := f.keep(i32, v), f.keep(i32, p)
+			f.repeat(n, func() {
+				x := f.keep(v128, load(value, 0))
+				for r := range s {
+					f.set(s[r], k.fma(x, splat32At(weight, 256*r), s[r]))
+				}
+				f.set(value, add(value, stride))
+				f.step(weight, 4)
+			})
+			for r := range s {
+				f.store(rows[r], 0, s[r])
+			}
+			f.step(acc, 16)
+			f.step(v, 16)
+		})
+	})
+}
+
+// four reads the weights of four queries at a position.
+func (f *fn) four(p code) code {
+	pair := func(at int) code { return shuffle(splat32At(p, at), splat32At(p, at+256), 4, 0, 4, 0, 4) }
+	return shuffle(pair(0), pair(512), 8, 0, 2)
+}
