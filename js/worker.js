@@ -1,6 +1,7 @@
 // The worker: Karat's WebAssembly, and the model that it has loaded. The page calls an
 // operation by its name; many may run, but of those on the model one at a time.
 import { partOf, partsOf, trouble } from './hub.js';
+import { giveKernels } from './simd.js';
 import { checkKept, download, hex, kept, listKept, lock, readAbout, reader, removeKept } from './store.js';
 
 let karat; // what the WebAssembly offers
@@ -11,8 +12,9 @@ let downloads = new Map();
 const operations = {
 	// The program comes from an address, as it is or in gzip; its length is that of the module.
 	async boot({ program, length }, tell) {
-		const go = new Go();
+		const go = new Go(), run = giveKernels(go.importObject);
 		const { instance } = await instantiate(program, length, go.importObject, tell);
+		run(instance.exports.mem);
 		go.run(instance).then(() => postMessage({ error: { kind: 'crash', message: globalThis.karatPanic || 'the program ended' } }));
 		karat = globalThis.karat;
 		const adapters = await karat.adapters().catch(e => ({ why: e.message }));

@@ -3,7 +3,7 @@
 package simd
 
 // The tier wasm is a module beside the program: kernels of WebAssembly's vectors, in the program's memory. What starts
-// the program gives it the module's functions (internal/web/page/worker.js), so that a build asks for the tier by its
+// the program gives it the module's functions (js/simd.js), so that a build asks for the tier by its
 // tag: other programs start as Go's own script has them.
 
 const wasm = generic + 1

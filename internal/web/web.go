@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -56,13 +55,10 @@ func libraries() (files []File, err error) {
 // common are the modules of the npm package in karat.js, in order; scripts are the parts of the page alone. The page
 // and its worker run the same file: the last part finds out in which of the two it runs.
 var (
-	common  = []string{"hub.js", "store.js", "worker.js", "client.js"}
+	common  = []string{"kernels.js", "simd.js", "hub.js", "store.js", "worker.js", "client.js"}
 	scripts = []string{"words.js", "dom.js", "driver.js", "models.js", "talks.js", "settings.js", "markdown.js",
 		"chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
 )
-
-// joints are what holds modules together: within one script all see each other.
-var joints = regexp.MustCompile(`(?m)^(?:import [^\n]*\n|export (?:\{[^\n]*\n)?)`)
 
 // Program is the compiled part of a site.
 type Program struct {
@@ -130,13 +126,11 @@ func script(version string, served bool, p Program, beside []File) ([]byte, erro
 	b.Write(p.Exec)
 	b.WriteString(gpu.Shim)
 	fmt.Fprintf(&b, "\n(() => {\n'use strict';\nconst SITE = %s;\n", site)
-	for _, name := range common {
-		text, err := js.Files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(joints.ReplaceAll(text, nil))
+	modules, err := js.Joined(common...)
+	if err != nil {
+		return nil, err
 	}
+	b.Write(modules)
 	for _, name := range scripts {
 		text, err := page.ReadFile("page/" + name)
 		if err != nil {

@@ -23,6 +23,8 @@ const Command = "go generate ./internal/web"
 
 const program = "./internal/web/wasm" // seen from the module's folder
 
+const tags = "-tags=karat_wasmsimd" // the kernels that js/simd.js gives
+
 // About is program/about.json.
 type About struct {
 	Go     string `json:"go"`     // the release that built it
@@ -41,7 +43,7 @@ func Build(ctx context.Context, root string) (wasm, exec []byte, err error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "karat.wasm")
-	if _, err := run(ctx, root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out,
+	if _, err := run(ctx, root, "build", tags, "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", out,
 		program); err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +70,7 @@ func Release(ctx context.Context, root string) (string, error) {
 // Source is a hash of all that the program is built of, but for Go's own: the files of
 // its packages, and the versions of those of other modules.
 func Source(ctx context.Context, root string) (string, error) {
-	out, err := run(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles",
+	out, err := run(ctx, root, "list", tags, "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles",
 		program)
 	if err != nil {
 		return "", err

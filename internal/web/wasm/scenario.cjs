@@ -11,8 +11,9 @@ const said = async (promise) => {
 
 (async () => {
 	const out = {}, reads = [];
-	const go = new Go();
+	const go = new Go(), give = giveKernels(go.importObject);
 	const {instance} = await WebAssembly.instantiate(fs.readFileSync(wasm), go.importObject);
+	give(instance.exports.mem);
 	const ended = go.run(instance).then(() => { throw new Error('the program has ended'); });
 	const {karat} = globalThis;
 	const file = fs.openSync(path);

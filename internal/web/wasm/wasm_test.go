@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/webbuild"
 	"github.com/karat-run/karat/internal/lab"
+	"github.com/karat-run/karat/js"
 )
 
 // problem is an error as a page has it.
@@ -81,9 +82,11 @@ type outcome struct {
 func built(t *testing.T) (wasm, exec string) {
 	t.Helper()
 	module, script, err := build.Build(t.Context(), golden.Root(t))
-	if err != nil {
+	kernels, err2 := js.Joined("kernels.js", "simd.js")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
+	script = append(append(script, kernels...), "globalThis.giveKernels = giveKernels;\n"...)
 	dir := t.TempDir()
 	wasm, exec = filepath.Join(dir, "karat.wasm"), filepath.Join(dir, "wasm_exec.js")
 	if err := errors.Join(os.WriteFile(wasm, module, 0o666), os.WriteFile(exec, script, 0o666)); err != nil {
