@@ -29,6 +29,7 @@ const (
 	FormTorch    = "torch"     // torch.save's file of a dict of tensors, or SGLang's dumper's folder of .pt files
 	FormVLLM     = "vllm"      // vLLM's extract_hidden_states
 	FormTensors  = "tensors"   // a safetensors file whose tensors have the names of taps, as nnsight and MLX write
+	FormONNX     = "onnx"      // ONNX Runtime's folder of .tensorproto files, of a build that dumps nodes
 	FormBin      = "bin"       // llama-debug --save-logits's NAME.bin, with NAME-tokens.bin beside it
 )
 
@@ -36,7 +37,7 @@ const (
 const formEvalCallback = "eval-callback"
 
 // Forms lists the forms.
-var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin, FormTorch, FormVLLM, FormTensors}
+var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin, FormTorch, FormVLLM, FormTensors, FormONNX}
 
 // Import is another tool's dump, open to be read as a record's prompts.
 type Import struct {
@@ -77,6 +78,8 @@ func openImport(path, form string, layers []int) (i *Import, err error) {
 		return importBin(path)
 	case FormTorch:
 		return importTorch(path)
+	case FormONNX:
+		return importONNX(path)
 	case FormVLLM, FormTensors:
 		return importTensors(path, form, layers)
 	case formEvalCallback:
@@ -98,6 +101,9 @@ func formOf(path string) (string, error) {
 		}
 		if found, _ := filepath.Glob(filepath.Join(path, "*___*.pt")); len(found) > 0 {
 			return FormTorch, nil
+		}
+		if len(onnxFolders(path)) > 0 {
+			return FormONNX, nil
 		}
 		return FormDump, nil
 	case filepath.Ext(path) == ".bin":
