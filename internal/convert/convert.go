@@ -6,7 +6,7 @@
 // tensors. A tensor or a setting without a place in the other format is an error.
 //
 // Files in reading order: convert.go, gguf.go, quantize.go, repair.go, edit.go, tohf.go, togguf.go, tower.go,
-// stream.go, types.go, job.go.
+// stream.go, types.go, job.go, loss.go.
 package convert
 
 import (

@@ -52,6 +52,7 @@ type job struct {
 	value      func(float32) float32   // change of each value; nil for none
 	times      func(row int) []float64 // multipliers of the values of a row of out; nil for none
 	importance []float32               // [matrices, columns] for quantizers; may be nil
+	loss       *loss                   // measures what the values lose; nil for none
 }
 
 // matrixRows returns the number of rows of a matrix, of perhaps several in in.
@@ -226,6 +227,9 @@ func (w *worker) encode(j *job, v []float32, first int) ([]byte, error) {
 			return nil, err
 		}
 		at = end
+	}
+	if j.loss != nil {
+		return w.out[:size], j.loss.add(d, w.out[:size], v)
 	}
 	return w.out[:size], nil
 }

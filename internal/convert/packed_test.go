@@ -2,7 +2,9 @@ package convert_test
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/packed"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/quantmix"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -198,4 +201,65 @@ func numbers(t *testing.T, x tensor.Tensor) []float32 {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// TestPackedLoss: of a packed folder in another type a note tells the largest error and the root mean square, as counted
+// here; a type with all values loses nothing.
+func TestPackedLoss(t *testing.T) {
+	p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == "fp8-block" })]
+	dir := t.TempDir()
+	here := filepath.Join(dir, "packed")
+	if err := packed.Folders(golden.Model(t, "qwen3moe"), here, filepath.Join(dir, "plain"), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	exact := run(t, here, here+".gguf", convert.Options{})
+	_, values := floatsOf(t, here+".gguf")
+	for _, kind := range []string{"F32", "BF16", "Q8_0"} {
+		r := run(t, here, here+kind+".gguf", convert.Options{Type: kind})
+		_, got := floatsOf(t, here+kind+".gguf")
+		largest, lost, all, differ, count := 0.0, 0.0, 0.0, 0, 0
+		for name, v := range values {
+			if !strings.Contains(name, "attn_") && !strings.Contains(name, "ffn_") || strings.Contains(name, "norm") || strings.Contains(name, "_inp") {
+				continue // not packed
+			}
+			for i, x := range v {
+				d := math.Abs(float64(got[name][i]) - float64(x))
+				largest, lost, all, count = max(largest, d), lost+d*d, all+float64(x)*float64(x), count+1
+				if d > 0 {
+					differ++
+				}
+			}
+		}
+		want := fmt.Sprintf("the packed weights lose by %s: the largest error is %.3g, the root mean square %.3g, %.3g %% of theirs; "+
+			"%d of %d numbers differ", kind, largest, math.Sqrt(lost/float64(count)), 100*math.Sqrt(lost/all), differ, count)
+		if last := r.Notes[len(r.Notes)-1]; (last == want) != (differ > 0) || (differ == 0) != (kind == "F32") {
+			t.Errorf("%s: note %q, want %q", kind, last, want)
+		}
+	}
+	if strings.Contains(strings.Join(exact.Notes, ""), "lose") {
+		t.Errorf("notes %q", exact.Notes)
+	}
+}
+
+// TestReplacedTypes: a note names weights whose rows the type of a rule does not divide.
+func TestReplacedTypes(t *testing.T) {
+	dir := t.TempDir()
+	src, dst := filepath.Join(dir, "in.gguf"), filepath.Join(dir, "out.gguf")
+	run(t, golden.Model(t, "falcon"), src, convert.Options{Type: "f32"})
+	rule := func(pattern string, d tensor.DType) quantmix.Rule {
+		return quantmix.Rule{Pattern: regexp.MustCompile(pattern), Type: d}
+	}
+	r, err := convert.Quantize(t.Context(), src, dst, convert.QuantizeOptions{Type: "Q8_0",
+		Rules: []quantmix.Rule{rule("attn_qkv", tensor.Q4_K), rule("attn_output", tensor.Q4_0)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, _ := floatsOf(t, dst)
+	if types["blk.0.attn_qkv.weight"] != tensor.Q5_0 || types["blk.0.attn_output.weight"] != tensor.Q4_0 {
+		t.Fatalf("types %v", types)
+	}
+	want := []string{"blk.0.attn_qkv.weight and 2 more: Q5_0 takes the place of Q4_K, whose block of 256 does not divide rows of 128"}
+	if !slices.Equal(r.Notes, want) {
+		t.Errorf("notes %q, want %q", r.Notes, want)
+	}
 }

@@ -134,8 +134,42 @@ func (c *converter) applyMix(jobs []job, m quantmix.Mix, model quantmix.Model, a
 		}
 		jobs[i].out.DType = types[i]
 	}
+	c.result.Notes = append(c.result.Notes, replaced(m.Rules, tensors, types)...)
 	slices.SortStableFunc(jobs, func(a, b job) int { return quantmix.Compare(a.out.Name, b.out.Name) })
 	return nil
+}
+
+// replaced returns notes about weights with other types than their rules'.
+func replaced(rules []quantmix.Rule, tensors []tensor.Tensor, types []tensor.DType) (notes []string) {
+	type change struct {
+		from, to tensor.DType
+		k        int
+	}
+	count, first := map[change]int{}, []int{}
+	of := func(i int) (x change, ok bool) {
+		at := slices.IndexFunc(rules, func(r quantmix.Rule) bool { return r.Pattern.MatchString(tensors[i].Name) })
+		if at < 0 || quantmix.Keeps(tensors[i]) || rules[at].Type == types[i] {
+			return x, false
+		}
+		return change{rules[at].Type, types[i], tensors[i].Shape.Last()}, true
+	}
+	for i := range tensors {
+		if x, ok := of(i); ok {
+			if count[x]++; count[x] == 1 {
+				first = append(first, i)
+			}
+		}
+	}
+	for _, i := range first {
+		x, _ := of(i)
+		others := ""
+		if n := count[x] - 1; n > 0 {
+			others = fmt.Sprintf(" and %d more", n)
+		}
+		notes = append(notes, fmt.Sprintf("%s%s: %v takes the place of %v, whose block of %d does not divide rows of %d",
+			tensors[i].Name, others, x.to, x.from, x.from.BlockSize(), x.k))
+	}
+	return notes
 }
 
 // checkRules returns an error for rules that match no tensor's name.

@@ -43,6 +43,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 		plain = c.to.Most
 	}
 	var jobs []job
+	var lost loss // by packed weights
 	packed, changed := map[tensor.DType]int{}, 0
 	sizes, most := map[tensor.DType]int{}, tensor.Invalid // of quantized types
 	for _, f := range factors {
@@ -66,6 +67,8 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 			default:
 				if packed[w.DType]++; keep {
 					j.out.DType = w.DType
+				} else {
+					j.loss = &lost
 				}
 			}
 		} else if keep && w.DType.Quantized() {
@@ -101,7 +104,11 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 	}
 	keys = append(append(keys, own...), gguf.KeyValue{Key: "general.file_type", Value: c.to.FileType},
 		gguf.KeyValue{Key: "general.quantization_version", Value: uint32(2)})
-	return c.writeGGUF(ctx, append(keys, text...), jobs)
+	err = c.writeGGUF(ctx, append(keys, text...), jobs)
+	if note := lost.note("the packed weights", c.to.Name); err == nil && note != "" {
+		c.result.Notes = append(c.result.Notes, note)
+	}
+	return err
 }
 
 // factored returns the codes of NVFP4 behind a weight's values, and a factor of each matrix, which hold the values as
