@@ -139,6 +139,8 @@ func (n *numbers) validate() error {
 		return fmt.Errorf("type: %q is neither int nor float", n.Type)
 	case !slices.Contains([]string{"tensor", "channel", "group", "tensor_group", "block"}, n.Strategy):
 		return fmt.Errorf("strategy: %q is none of tensor, channel, group, tensor_group and block", n.Strategy)
+	case grouped && n.Group == nil:
+		return fmt.Errorf("group_size is missing, for strategy %q", n.Strategy)
 	case n.group < -1 || grouped != (n.group > 0):
 		return fmt.Errorf("group_size: %d contradicts strategy %q", n.group, n.Strategy)
 	case n.Strategy == "block" && n.block == nil:
@@ -218,6 +220,22 @@ func (p *compressed) of(module string) (*scheme, error) {
 		return nil, errors.New("it is packed, but no target of config_groups tells how")
 	}
 	return best, nil
+}
+
+func (p *compressed) says(module string) string {
+	s, err := p.of(module)
+	if err != nil {
+		return fmt.Sprintf("%d config_groups", len(p.Groups))
+	}
+	w := s.Weights
+	text := fmt.Sprintf("in config_groups.%s num_bits %d, type %s, strategy %s", s.name, w.Bits, w.Type, w.Strategy)
+	if w.group > 0 {
+		text += fmt.Sprintf(", group_size %d", w.group)
+	}
+	if w.block != nil {
+		text += fmt.Sprintf(", block_structure %v", w.block)
+	}
+	return text
 }
 
 // Ranks of targets, the more specific the higher: a class may be a name that only PyTorch knows.

@@ -37,6 +37,13 @@ func (p *fp8) Name() string {
 	return "FP8"
 }
 
+func (p *fp8) says(string) string {
+	if len(p.Block) == 0 {
+		return "fp8 without weight_block_size"
+	}
+	return fmt.Sprintf("weight_block_size %v", p.Block)
+}
+
 func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	w, ok := m.part("weight")
 	if !ok {

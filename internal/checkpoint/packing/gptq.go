@@ -47,6 +47,10 @@ func (p *gptq) validate() error {
 
 func (p *gptq) Name() string { return describe("GPTQ", p.Bits, p.Group) }
 
+func (p *gptq) says(string) string {
+	return fmt.Sprintf("bits %d, group_size %d, desc_act %v", p.Bits, p.Group, p.DescAct)
+}
+
 // describe names a packing of whole numbers.
 func describe(name string, bits, group int) string {
 	if group > 0 {
@@ -189,6 +193,8 @@ func (p *awq) validate() error {
 }
 
 func (p *awq) Name() string { return describe("AWQ", p.Bits, p.Group) }
+
+func (p *awq) says(string) string { return fmt.Sprintf("bits %d, group_size %d", p.Bits, p.Group) }
 
 func (p *awq) weight(m *module) (tensor.Tensor, error) {
 	q, scales, err := readTransposed(m, "AWQ")

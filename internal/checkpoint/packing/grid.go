@@ -2,7 +2,6 @@ package packing
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 
@@ -50,9 +49,9 @@ func checkFinite(ending string, t tensor.Tensor) error {
 	}
 	v := number(t.DType)(t.Data, i)
 	if t.Shape.Size() == 1 {
-		return fmt.Errorf("%s is %v, want a finite number", ending, v)
+		return damaged("%s is %v, want a finite number", ending, v)
 	}
-	return fmt.Errorf("%s has %v as number %d, want finite numbers", ending, v, i)
+	return damaged("%s has %v as number %d, want finite numbers", ending, v, i)
 }
 
 // isSigned reports whether one of some floats of a byte has a sign.
@@ -114,7 +113,7 @@ func whole(ending string, t tensor.Tensor, rows int) (grid, error) {
 	read, n := number(t.DType), t.Shape.Size()
 	for i := range n {
 		if v := read(t.Data, i); !(v > 0 && v <= math.MaxFloat32) {
-			return nil, fmt.Errorf("%s is %v, want a finite number greater than 0", ending, v)
+			return nil, damaged("%s is %v, want a finite number greater than 0", ending, v)
 		}
 	}
 	if n == 1 {

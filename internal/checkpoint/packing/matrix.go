@@ -83,7 +83,7 @@ func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
 		if g == -1 {
 			unset++
 		} else if g < 0 || g >= groups {
-			return fmt.Errorf("%s has group %d for column %d, there are %d", ending, g, i, groups)
+			return damaged("%s has group %d for column %d, there are %d", ending, g, i, groups)
 		} else {
 			counts[g]++
 		}
@@ -92,9 +92,9 @@ func (x *matrix) order(ending string, t tensor.Tensor, groups int) error {
 	if sorted || unset == x.columns { // compressed-tensors leaves -1 where columns are in order
 		x.groups = nil
 	} else if unset > 0 {
-		return fmt.Errorf("%s has no group for %d of %d columns", ending, unset, x.columns)
+		return damaged("%s has no group for %d of %d columns", ending, unset, x.columns)
 	} else if g := slices.Index(counts, 0); g >= 0 {
-		return fmt.Errorf("%s has no column of group %d, there are %d: it is damaged", ending, g, groups)
+		return damaged("%s has no column of group %d, there are %d: it is damaged", ending, g, groups)
 	}
 	return nil
 }

@@ -103,6 +103,14 @@ func (p *mlx) Name() string {
 	return describe("MLX", p.Bits, p.Group)
 }
 
+func (p *mlx) says(module string) string {
+	f := p.own[module]
+	if f == nil {
+		f = &p.form
+	}
+	return fmt.Sprintf("bits %d, group_size %d, mode %s", f.Bits, f.Group, f.Mode)
+}
+
 func (p *mlx) weight(m *module) (tensor.Tensor, error) {
 	f, own := p.own[m.name]
 	if !own {

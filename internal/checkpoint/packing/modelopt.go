@@ -93,6 +93,14 @@ func (p *modelOpt) of(module string) (algorithm, error) {
 	}
 }
 
+func (p *modelOpt) says(module string) string {
+	a, err := p.of(module)
+	if err != nil {
+		return "quant_algo " + p.Algo
+	}
+	return fmt.Sprintf("quant_algo %q", a.Algo)
+}
+
 func (p *modelOpt) weight(m *module) (tensor.Tensor, error) {
 	w, ok := m.part("weight")
 	if !ok {

@@ -161,10 +161,46 @@ func (m *module) codes() string {
 	return ""
 }
 
+// scaled reports whether a part tells how codes are read.
+func (m *module) scaled() bool {
+	for ending := range m.parts {
+		if kinds[ending] == ofCodes {
+			return true
+		}
+	}
+	return false
+}
+
+// guess names the packing whose parts m has, and the parts.
+func (m *module) guess() string {
+	has := func(endings ...string) bool {
+		return !slices.ContainsFunc(endings, func(e string) bool { _, ok := m.parts[e]; return !ok })
+	}
+	packing, q, scales := "none that is known", m.parts["qweight"].Shape, m.parts["scales"].Shape
+	switch w := m.parts["weight"]; {
+	case has("qweight", "scales") && len(q) == 2 && len(scales) == 2 && scales[1] == 8*q[1]:
+		packing = "AWQ"
+	case has("qweight", "scales"):
+		packing = "GPTQ"
+	case has("weight", "scales"):
+		packing = "MLX"
+	case has("weight_packed"):
+		packing = "compressed-tensors"
+	case has("weight_scale_2"):
+		packing = "ModelOpt's NVFP4"
+	case w.DType == tensor.F8_E4M3, w.DType == tensor.F8_E5M2:
+		packing = "FP8"
+	case w.DType == tensor.I8:
+		packing = "compressed-tensors' int-quantized"
+	case has("weight_scale"):
+		packing = "ModelOpt"
+	}
+	return fmt.Sprintf("%s (its parts are %s)", packing, strings.Join(slices.Sorted(maps.Keys(m.parts)), ", "))
+}
+
 // other returns the error about a module whose parts are none of a packing's.
 func (m *module) other(packing string) error {
-	return fmt.Errorf("it has codes of another packing than %s: its parts are %s", packing,
-		strings.Join(slices.Sorted(maps.Keys(m.parts)), ", "))
+	return fmt.Errorf("it has codes of another packing than %s: of %s", packing, m.guess())
 }
 
 // unread lists the endings of parts that no weight has read.

@@ -23,7 +23,10 @@ import (
 )
 
 // Packing tells how a folder's weights are packed.
-type Packing struct{ method }
+type Packing struct {
+	method
+	at string // the file and the key that describe the packing
+}
 
 // method reads the weights of a way of packing.
 type method interface {
@@ -33,6 +36,8 @@ type method interface {
 	weight(m *module) (tensor.Tensor, error)
 	// Name returns the names of the method and its settings, for people.
 	Name() string
+	// says lists the settings about a module.
+	says(module string) string
 }
 
 // besides lists the files that describe a packing where config.json does not, and their methods where they name none:
@@ -52,7 +57,7 @@ func Of(config []byte, read func(name string) ([]byte, error)) (*Packing, error)
 		} `json:"text_config"`
 	}
 	if json.Unmarshal(config, &c) != nil {
-		return &Packing{&plain{}}, nil // the reading of settings has the error
+		return &Packing{method: &plain{}}, nil // the reading of settings has the error
 	}
 	for _, at := range []struct {
 		key string
@@ -60,7 +65,7 @@ func Of(config []byte, read func(name string) ([]byte, error)) (*Packing, error)
 	}{{"quantization", c.MLX}, {"quantization_config", c.Quantization}, {"compression_config", c.Compression},
 		{"text_config.quantization_config", c.Text.Quantization}} {
 		if !isNull(at.raw) {
-			return inFile("config.json")(parse(at.raw, at.key, ""))
+			return inFile("config.json", at.key)(parse(at.raw, at.key, ""))
 		}
 	}
 	for _, at := range besides {
@@ -69,18 +74,19 @@ func Of(config []byte, read func(name string) ([]byte, error)) (*Packing, error)
 			return nil, err
 		}
 		if !isNull(raw) {
-			return inFile(at.file)(parse(raw, "", at.method))
+			return inFile(at.file, "")(parse(raw, "", at.method))
 		}
 	}
-	return &Packing{&plain{}}, nil
+	return &Packing{method: &plain{}}, nil
 }
 
-// inFile returns a function that names the file of an error.
-func inFile(file string) func(*Packing, error) (*Packing, error) {
+// inFile returns a function that notes the file and the key of a packing, and names the file of an error.
+func inFile(file, key string) func(*Packing, error) (*Packing, error) {
 	return func(p *Packing, err error) (*Packing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+		p.at = strings.TrimSuffix(file+", "+key, ", ")
 		return p, nil
 	}
 }
@@ -121,7 +127,7 @@ func parse(raw json.RawMessage, key, method string) (*Packing, error) {
 	if err != nil && key != "" {
 		err = fmt.Errorf("%s: %w", key, err)
 	}
-	return &Packing{m}, err
+	return &Packing{method: m}, err
 }
 
 // method returns the method named, without its settings.
@@ -194,6 +200,7 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string, turn
 		}
 	}
 	var errs []error
+	said := map[string]bool{}
 	for _, t := range all {
 		name, ending := split(t.Name)
 		m := modules[name]
@@ -202,7 +209,12 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string, turn
 		} else if kinds[ending] == codesPart {
 			w, err := p.weight(m)
 			if err != nil {
-				errs, m.failed = append(errs, fmt.Errorf("%s: tensor %s: %w", file(t.Name), name, err)), true
+				err = fmt.Errorf("%s: tensor %s: %w", file(t.Name), name, err)
+				if says := p.says(name); !errors.As(err, new(damage)) && !said[says] {
+					said[says] = true
+					err = fmt.Errorf("%w (%s says %s: take weights and settings of one publisher)", err, p.at, says)
+				}
+				errs, m.failed = append(errs, err), true
 			}
 			u.Tensors, u.Scales, u.Name = append(u.Tensors, w), append(u.Scales, m.scales...), p.Name()
 		} else if k := kinds[ending]; k == ofCache || k == ofActivations && m.packed() {
@@ -218,6 +230,11 @@ func (p *Packing) Apply(all []tensor.Tensor, file func(name string) string, turn
 	}
 	return u, joinErrors(errs)
 }
+
+// damage is an error about a number of a part, whatever the settings.
+type damage struct{ error }
+
+func damaged(format string, args ...any) error { return damage{fmt.Errorf(format, args...)} }
 
 // joinErrors returns the first errors, in a line, and the number of the others.
 func joinErrors(errs []error) error {

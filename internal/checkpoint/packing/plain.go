@@ -1,7 +1,6 @@
 package packing
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,21 +17,30 @@ func (p *plain) validate() error { return nil }
 
 func (p *plain) Name() string { return "MXFP4" }
 
-func (p *plain) weight(*module) (t tensor.Tensor, err error) {
+func (p *plain) says(string) string { return "nothing" }
+
+func (p *plain) weight(m *module) (t tensor.Tensor, err error) {
 	if p.described {
-		return t, errors.New("it is packed, but not as blocks and scales, which quant_method mxfp4 of config.json " +
-			"has: take the publisher's files")
+		return t, fmt.Errorf("it is packed as %s, and not as blocks and scales, which quant_method mxfp4 of "+
+			"config.json has: take the publisher's files", m.guess())
 	}
-	return t, errors.New("the folder's weights are quantized, but config.json has no quantization_config, and no " +
-		"quantize_config.json, quant_config.json or hf_quant_config.json is beside it: take the publisher's files")
+	return t, fmt.Errorf("the weight is packed as %s, but config.json has no quantization_config, and no "+
+		"quantize_config.json, quant_config.json or hf_quant_config.json is beside it: take the publisher's files",
+		m.guess())
 }
 
 // apply joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.
 func (p *plain) apply(all []tensor.Tensor, file func(name string) string) (u Unpacked, err error) {
-	bytes, scaled := map[string]tensor.Tensor{}, map[string]bool{}
+	bytes, modules := map[string]tensor.Tensor{}, map[string]*module{}
 	for _, t := range all {
 		name, ending := split(t.Name)
-		scaled[name] = scaled[name] || kinds[ending] == ofCodes
+		if modules[name] == nil {
+			modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}}
+		}
+		modules[name].parts[ending] = t
+		if method := ofParts[t.Name[strings.LastIndexByte(t.Name, '.')+1:]]; method != "" {
+			return u, fmt.Errorf("%s: tensor %s: %w", file(t.Name), t.Name, refuse(method, ""))
+		}
 		if t.DType == tensor.U8 {
 			bytes[t.Name] = t
 		}
@@ -49,8 +57,9 @@ func (p *plain) apply(all []tensor.Tensor, file func(name string) string) (u Unp
 		if name, ok := strings.CutSuffix(t.Name, "_scales"); ok && bytes[name+"_blocks"].Shape != nil {
 			continue
 		}
-		if of, ending := split(t.Name); kinds[ending] == codesPart && scaled[of] && !t.DType.Float() {
-			_, err := p.weight(nil)
+		of, ending := split(t.Name)
+		if m := modules[of]; kinds[ending] == codesPart && m.scaled() && !t.DType.Float() {
+			_, err := p.weight(m)
 			return u, fmt.Errorf("%s: tensor %s: %w", file(t.Name), t.Name, err)
 		}
 		u.Tensors = append(u.Tensors, t)

@@ -26,6 +26,10 @@ var refused = map[string]string{
 	"gemv":         "its codes are in an order of that kernel",
 }
 
+// ofParts has the methods that are not read, by endings of parts that only they have.
+var ofParts = map[string]string{"absmax": "bitsandbytes", "quant_map": "bitsandbytes", "SCB": "bitsandbytes",
+	"W_q": "hqq", "codebooks": "aqlm", "q_invperm": "exl2", "q_scale_max": "exl2", "trellis": "exl3"}
+
 // refuse returns the error about a method that is not read.
 func refuse(method, algo string) error {
 	if method == "" {

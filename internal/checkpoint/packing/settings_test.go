@@ -296,7 +296,7 @@ func TestWords(t *testing.T) {
 		`"num_bits": 4, "group_size": 32, "strategy": "token"`:         `weights.strategy: "token" is none of`,
 		`"num_bits": 4, "group_size": 32, "strategy": "channel"`:       `weights.group_size: 32 contradicts strategy "channel"`,
 		`"num_bits": 4, "group_size": -2`:                              `weights.group_size: -2 contradicts`,
-		`"num_bits": 4, "strategy": "group"`:                           `weights.group_size: 0 contradicts`,
+		`"num_bits": 4, "strategy": "group"`:                           `weights.group_size is missing, for strategy`,
 		`"num_bits": 4, "group_size": 32, "block_structure": [1, 2]`:   `weights.block_structure: [1, 2] contradicts`,
 		`"num_bits": 4, "strategy": "block"`:                           `weights.block_structure is missing`,
 		`"num_bits": 4, "strategy": "block", "block_structure": [1]`:   `weights.block_structure: [1], expected rows`,
@@ -471,4 +471,58 @@ func FuzzPattern(f *testing.F) {
 			p.matches(name)
 		}
 	})
+}
+
+// TestHostileSettings: every error names the file, the key and the value, and of shapes the settings that they follow from.
+func TestHostileSettings(t *testing.T) {
+	const q = "config.json: quantization_config"
+	says := func(s string) string {
+		return " (config.json, quantization_config says " + s + ": take weights and settings of one publisher)"
+	}
+	for _, c := range []struct{ name, from, to, want string }{
+		{"fp8-block", `[128,128]`, `64`, q + ".weight_block_size: 64 is no list"},
+		{"fp8-block", `[128,128]`, `"NaN"`, q + `.weight_block_size: "NaN" is no list`},
+		{"fp8-block", `[128,128]`, `[128]`, q + ": weight_block_size is [128], expected rows and columns"},
+		{"fp8-block", `[128,128]`, `[-1,128]`, q + ": weight_block_size is [-1 128], expected rows and columns"},
+		{"fp8-block", `[128,128]`, `[99999999999999999999,1]`, q + ".weight_block_size[0]: 99999999999999999999 is no whole number"},
+		{"fp8-block", `[128,128]`, strings.Repeat("[", 900) + strings.Repeat("]", 900), q + ".weight_block_size[0]: [[["},
+		{"fp8-block", `[128,128]`, `[16,16]`, "tensor m.q_proj: weight_scale_inv has shape [1 1], expected [3 4]" + says("weight_block_size [16 16]")},
+		{"fp8-tensor-static", `"fp8"`, `"fp8","weight_block_size":[16,16]`, says("weight_block_size [16 16]")},
+		{"gptq", `"group_size":32`, `"group_size":[32]`, q + ".group_size: [32] is no whole number"},
+		{"gptq", `"group_size":32`, `"group_size":-5`, q + ": group_size is -5, expected columns, or -1 for all"},
+		{"gptq", `"group_size":32`, `"group_size":16`, says("bits 4, group_size 16, desc_act false")},
+		{"gptq", `"group_size":32`, `"group_size":32,"bits":8`, says("bits 8, group_size 32, desc_act false")},
+		{"gptq", `"sym":false`, `"sym":"no"`, q + `.sym: "no" is neither true nor false`},
+		{"awq", `"group_size":32`, `"group_size":64`, says("bits 4, group_size 64")},
+		{"mlx-4-bits", `"bits":4`, `"bits":-4`, " (config.json, quantization says bits -4, group_size 64, mode affine: take"},
+		{"mlx-4-bits", `"group_size":64`, `"group_size":16`, " (config.json, quantization says bits 4, group_size 16, mode affine: take"},
+		{"ct-int4-group", `"group_size":32`, `"group_size":128`, says("in config_groups.group_0 num_bits 4, type int, strategy group, group_size 128")},
+		{"ct-int4-group", `"targets":["Linear"]`, `"targets":"Linear"`, q + `.config_groups.group_0.targets: "Linear" is no list`},
+		{"ct-float-block", `[128,128]`, `[16,16]`, says("in config_groups.group_0 num_bits 8, type float, strategy block, block_structure [16 16]")},
+		{"modelopt-nvfp4", `"NVFP4"`, `"FP8"`, says(`quant_algo "FP8"`)},
+		{"modelopt-nvfp4", `"modelopt"`, `"awq"`, "it has codes of another packing than AWQ: of ModelOpt's NVFP4 (its parts are weight, weight_scale, weight_scale_2)" + says("bits 4, group_size 128")},
+	} {
+		config, parts := layer(t, c.name)
+		with := strings.Replace(string(config), c.from, c.to, 1)
+		if with == string(config) {
+			t.Fatalf("%s has no %s", with, c.from)
+		}
+		fails(t, with, parts, c.want)
+	}
+}
+
+// TestUndescribed names the packing of a folder's weights that nothing describes.
+func TestUndescribed(t *testing.T) {
+	for name, want := range map[string]string{"fp8-block": "FP8", "ct-int4-group": "compressed-tensors", "ct-nvfp4": "compressed-tensors",
+		"modelopt-nvfp4": "ModelOpt's NVFP4", "gptq": "GPTQ", "gptq-8-bits": "GPTQ", "awq": "AWQ", "mlx-4-bits": "MLX", "mlx-mxfp4": "MLX",
+		"ct-int8-bytes": "compressed-tensors' int-quantized"} {
+		_, parts := layer(t, name)
+		fails(t, `{}`, parts, "the weight is packed as "+want+" (its parts are ")
+	}
+	for ending, want := range map[string]string{"weight.absmax": "bitsandbytes", "SCB": "bitsandbytes", "W_q": "hqq", "codebooks": "aqlm",
+		"q_invperm": "exl2", "trellis": "exl3"} {
+		name := "m.q_proj." + ending
+		fails(t, `{}`, map[string]tensor.Tensor{name: {Name: name, DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)}},
+			"tensor "+name+`: quant_method "`+want+`" is not read`)
+	}
 }
