@@ -131,8 +131,12 @@ func TestComplete(t *testing.T) {
 	m := load(t)
 	s := m.NewSession()
 	defer s.Close()
-	o := karat.GenerateOptions{MaxTokens: 12, Sampling: &karat.Sampling{Temperature: 1}, Grammar: letters(t)}
+	var seen []string
+	o := karat.GenerateOptions{MaxTokens: 12, Sampling: &karat.Sampling{Temperature: 1}, Grammar: letters(t), OnToken: func(t karat.Token) { seen = append(seen, t.Text) }}
 	a, err := s.Complete(t.Context(), "The color of the sky is", o)
+	if len(seen) != a.GeneratedTokens || strings.Join(seen, "") != a.Text {
+		t.Errorf("OnToken sees %q of %q", seen, a.Text)
+	}
 	if err != nil || a.GeneratedTokens != 12 || a.PromptTokens != 7 || a.CachedTokens != 0 || a.Stop != karat.StopLength || a.Text == "" || spelled(a.Message.Parts) != "Text "+a.Text {
 		t.Fatalf("%+v, %v", a, err)
 	}

@@ -58,6 +58,8 @@ type GenerateOptions struct {
 	// nothing for the session's next request and finds nothing of earlier ones. Nil is no hooks.
 	Hooks *Hooks
 
+	OnToken func(Token) // sees each token of ChatParts, GenerateParts, Complete and CompleteChat before its parts
+
 	// For Chat alone: Generate and GenerateIDs render no template, and refuse these options.
 	Tools        []Tool         // functions for the model to call; an error if the template has no place for tools
 	Template     string         // chat template to use instead of the model's

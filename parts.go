@@ -250,6 +250,9 @@ func (r *reader) parts(yield func(Part, error) bool) {
 		}
 		if err == nil {
 			r.answer.GeneratedTokens++
+			if r.o.OnToken != nil {
+				r.o.OnToken(t)
+			}
 		}
 		r.answer.Stop, r.answer.Stopped = t.Stop, t.Stopped
 		if !r.give(p.Write(t.Text), yield) {

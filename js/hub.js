@@ -35,3 +35,11 @@ export function nameOf(url) {
 	try { last = decodeURIComponent(last); } catch { /* as it is: it was not encoded so */ }
 	return /\.gguf$/i.test(last) ? last : (last || 'model') + '.gguf';
 }
+
+// chooseFile returns the file of a repository that a name or a quantization says, else the usual one: in Q4_K_M.
+export function chooseFile(files, wanted) {
+	const first = files.filter(f => partsOf(f.url)[0] === f.url), has = text => first.find(f => f.name.toLowerCase().includes(text.toLowerCase()));
+	const f = wanted ? has(wanted) : has('Q4_K_M') ?? has('Q8_0') ?? first[0];
+	if (!f) throw trouble('file', wanted ? `no GGUF file with ${wanted} in its name: ${first.map(x => x.name).join(', ')}` : 'the repository has no GGUF files');
+	return f;
+}

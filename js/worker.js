@@ -45,7 +45,7 @@ const operations = {
 	close: exclusive(closeModel),
 	stop: () => running?.abort(),
 	stats: () => model?.stats(),
-	render: exclusive(({ messages }) => loaded().render(messages, {})),
+	render: exclusive(({ messages, options = {} }) => loaded().render(messages, options)),
 	tokenize: exclusive(({ text }) => loaded().tokenize(text, false)),
 	generate: exclusive(async ({ prompt, options }, tell, signal) => {
 		const r = await loaded().generate(prompt, { ...options, signal }, token => tell(token));
@@ -58,6 +58,8 @@ const operations = {
 		const record = files ? { json: await whole(files.json), tensors: await whole(files.tensors) } : null;
 		return loaded().prove(record, { kv: 'f32', taps: true, prompt, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
 	}),
+	embed: exclusive(({ texts, options }, _, signal) => loaded().embed(texts, { ...options, signal })),
+	verify: exclusive(({ receipt }, tell, signal) => loaded().verify(receipt, { signal, onProgress: (done, total) => tell({ done, total }) })),
 	nodes: exclusive(() => loaded().nodes()),
 	probe: exclusive(({ name, prompt }, _, signal) => loaded().probe(name, prompt, { signal })),
 	change: exclusive(({ change, prompt }, _, signal) => loaded().change(change, prompt, { signal })),
@@ -178,7 +180,7 @@ async function whole({ url, sha256 }) {
 }
 
 // sources open a model's file: what gives its bytes, slice by slice.
-const sources = {
+export const sources = {
 	// A file at an address is kept like any other. Where nothing can be kept it lies in memory, if that is known to be small.
 	async url({ url, name, sha256, bytes }, tell, signal) {
 		url = new URL(url, location.href).href;

@@ -3,7 +3,9 @@ package model
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/karat-run/karat/internal/adapter"
 	"github.com/karat-run/karat/internal/backend"
@@ -18,6 +20,11 @@ import (
 func Adapters(
 	ctx context.Context, c *checkpoint.Checkpoint, g *graph.Graph, o Options,
 ) (parts []backend.Part, notes []string, err error) {
+	if runtime.GOOS == "js" && len(o.Adapters) > 0 {
+		return nil, nil, errors.New("adapters are files, and a browser has none")
+	} else if runtime.GOOS == "js" { // a constant: the program for browsers links no adapters
+		return nil, nil, nil
+	}
 	var files []*adapter.File
 	defer func() {
 		for _, f := range files {

@@ -87,7 +87,7 @@ var below = map[string]string{
 	"dev/webbuild": "",
 	"dev/webgen":   "atomicfile dev/webbuild",
 	"web/probe":    ". experiment",
-	"web/wasm":     ". webgpu lab jsasync web/probe",
+	"web/wasm":     ". webgpu lab jsasync syntax web/probe",
 	"cmd/*":        ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert bench simd",
 }
 

@@ -229,7 +229,8 @@ async function stream(talk, said, begun) {
 	try {
 		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), continue: !!begun && !plain } }, token => {
 			first ||= performance.now();
-			tokens += token.tokens?.length ?? 1;
+			const list = token.tokens ?? (token.id === undefined ? [] : [{ text: token.token ?? token.text, logprob: token.logprob, top: token.top }]);
+			tokens += list.length;
 			if (token.reasoning) {
 				const r = e.querySelector('.reasoning');
 				said.reasoning = (said.reasoning || '') + token.reasoning;
@@ -242,7 +243,7 @@ async function stream(talk, said, begun) {
 				hear();
 				if (!later) later = setTimeout(show, Math.max(0, shown + 100 - performance.now()));
 			}
-			said.tokens.push(...token.tokens ?? [{ text: token.text, logprob: token.logprob, top: token.top }]);
+			said.tokens.push(...list);
 			say(line, 'speedNow', { tokens: counted('tokens', tokens), rate: () => number(tokens / ((performance.now() - first) / 1000 || 1), 3) });
 			if (follow()) log.scrollTop = log.scrollHeight;
 		});

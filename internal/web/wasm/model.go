@@ -5,10 +5,10 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"sync"
 	"syscall/js"
-	"time"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -85,10 +85,12 @@ func (m *model) object() (js.Value, error) {
 		return o, err
 	}
 	o.Set("info", info)
-	for name, f := range map[string]func([]js.Value) (any, error){
+	all := map[string]func([]js.Value) (any, error){
 		"render": m.render, "tokenize": m.tokenize, "generate": m.generate, "reset": m.reset, "stats": m.stats,
 		"prove": m.prove, "nodes": m.nodes, "probe": m.probe, "change": m.change,
-	} {
+	}
+	maps.Copy(all, m.more())
+	for name, f := range all {
 		export(o, name, func(args []js.Value) (any, error) {
 			defer m.busy.Unlock()
 			if m.m == nil {
@@ -125,6 +127,7 @@ type info struct {
 	Adapter      *gpu.Adapter `json:"adapter"`
 	Threads      int          `json:"threads"`
 	Sampling     sampling     `json:"sampling"`
+	Sees         bool         `json:"sees"` // pictures
 }
 
 // sampling is a karat.Sampling.
@@ -145,7 +148,8 @@ func (m *model) info() info {
 	i := m.m.Info()
 	return info{Name: i.Path, Format: i.Format, Architecture: i.Architecture, Bytes: i.Bytes, Vocab: i.VocabSize,
 		Context: i.Context, MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...),
-		Backend: string(m.o.Backend), Adapter: m.adapter, Threads: m.o.Threads, Sampling: sampling(m.m.Sampling())}
+		Backend: string(m.o.Backend), Adapter: m.adapter, Threads: m.o.Threads, Sampling: sampling(m.m.Sampling()),
+		Sees: m.m.Sees()}
 }
 
 // token is a token and its text.
@@ -162,33 +166,6 @@ func (m *model) tokens(ids []int) []token {
 	return list
 }
 
-// A prompt is a conversation or, if conversation is nil, a text.
-type prompt struct {
-	messages []karat.Message
-	text     string
-	options  karat.GenerateOptions
-}
-
-func readPrompt(v js.Value) (p prompt, err error) {
-	if v.Type() == js.TypeString {
-		return prompt{text: v.String()}, nil
-	}
-	var list []struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	if err := read(v, "messages", &list); err != nil {
-		return p, err
-	}
-	if len(list) == 0 {
-		return p, errors.New("there are no messages")
-	}
-	for _, x := range list {
-		p.messages = append(p.messages, karat.TextMessage(karat.Role(x.Role), x.Content))
-	}
-	return p, nil
-}
-
 // withPrompt calls f with the prompt in argument at, and its tokens. The options after the prompt may hold a signal.
 func (m *model) withPrompt(args []js.Value, at int, what string,
 	f func(ctx context.Context, p prompt, ids []int) (any, error)) (any, error) {
@@ -201,6 +178,7 @@ func (m *model) withPrompt(args []js.Value, at int, what string,
 		return nil, err
 	}
 	p.options = o.options()
+	p.options.Tools = o.tools()
 	ctx, end := until(argument(args, at+1))
 	defer end()
 	var ids []int
@@ -242,99 +220,6 @@ func (m *model) stats([]js.Value) (any, error) {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return map[string]any{"wasmBytes": s.Sys, "heapBytes": s.HeapInuse, "gpuBytes": gpu.Bytes()}, nil
-}
-
-// generateOptions are the options of generate.
-type generateOptions struct {
-	MaxTokens int            `json:"maxTokens"`
-	Sampling  *sampling      `json:"sampling"`
-	Stop      []string       `json:"stop"`
-	Top       int            `json:"top"`
-	Args      map[string]any `json:"args"`
-	Continue  bool           `json:"continue"`
-}
-
-func (o *generateOptions) options() karat.GenerateOptions {
-	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, TopLogprobs: o.Top, TemplateArgs: o.Args,
-		Continue: o.Continue}
-	if o.Sampling != nil {
-		g.Sampling = new(karat.Sampling(*o.Sampling))
-	}
-	return g
-}
-
-// generated is the result of generate.
-type generated struct {
-	Text          string  `json:"text"`
-	Stop          string  `json:"stop"`
-	Prompt        int     `json:"prompt"`
-	Kept          int     `json:"kept"`
-	Tokens        int     `json:"tokens"`
-	PromptSeconds float64 `json:"promptSeconds"` // to the first token
-	Seconds       float64 `json:"seconds"`       // of the others
-}
-
-func (m *model) generate(args []js.Value) (any, error) {
-	p, err := readPrompt(argument(args, 0))
-	if err != nil {
-		return nil, err
-	}
-	options, onToken := argument(args, 1), argument(args, 2)
-	var o generateOptions
-	if err := read(options, "generate", &o); err != nil {
-		return nil, err
-	}
-	ctx, end := until(options)
-	defer end()
-	all := m.session.Generate(ctx, p.text, o.options())
-	if p.messages != nil {
-		all = m.session.Chat(ctx, p.messages, o.options())
-	}
-	var g generated
-	start := time.Now()
-	for t, err := range all {
-		if err != nil {
-			if !errors.Is(err, context.Canceled) {
-				return nil, err
-			}
-			g.Stop, g.Text = "aborted", g.Text+t.Text
-			break
-		}
-		if g.Tokens++; g.Tokens == 1 {
-			g.PromptSeconds = time.Since(start).Seconds()
-		}
-		g.Text, g.Stop = g.Text+t.Text, string(t.Stop)
-		if onToken.Type() == js.TypeFunction {
-			v, err := m.token(t)
-			if err != nil {
-				return nil, err
-			}
-			onToken.Invoke(v)
-		}
-	}
-	g.Prompt, g.Kept = m.session.PromptTokens()
-	g.Seconds = time.Since(start).Seconds() - g.PromptSeconds
-	return g, nil
-}
-
-// token returns a generated token for JavaScript.
-func (m *model) token(t karat.Token) (js.Value, error) {
-	type likely struct {
-		token
-		Logprob *float64 `json:"logprob,omitempty"` // if the likeliest are asked for
-	}
-	v := struct {
-		likely
-		Top  []likely `json:"top,omitempty"`
-		Stop string   `json:"stop,omitempty"`
-	}{likely: likely{token: token{t.ID, t.Text}}, Stop: string(t.Stop)}
-	if t.TopLogprobs != nil {
-		v.Logprob = &t.Logprob
-	}
-	for _, x := range t.TopLogprobs {
-		v.Top = append(v.Top, likely{m.tokens([]int{x.ID})[0], &x.Logprob})
-	}
-	return plain(v)
 }
 
 // aside runs f with the model put aside, if memory has no room for two.

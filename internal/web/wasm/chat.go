@@ -1,0 +1,323 @@
+//go:build js
+
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall/js"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/web/probe"
+)
+
+// A prompt is a conversation or, if conversation is nil, a text.
+type prompt struct {
+	messages []karat.Message
+	text     string
+	options  karat.GenerateOptions
+}
+
+// message is a message in the form of OpenAI's API.
+type message struct {
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"` // a text, or parts
+	Name      string          `json:"name"`
+	Reasoning string          `json:"reasoning_content"`
+	CallID    string          `json:"tool_call_id"`
+	Calls     []struct {
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// parts returns the texts and pictures of a content. Pictures are data: URLs.
+func (x *message) parts() (list []karat.Part, err error) {
+	var text string
+	if len(x.Content) == 0 || string(x.Content) == "null" {
+		return nil, nil
+	}
+	if json.Unmarshal(x.Content, &text) == nil {
+		return []karat.Part{karat.Text(text)}, nil
+	}
+	var parts []struct {
+		Type, Text string
+		Image      struct{ URL string } `json:"image_url"`
+	}
+	if err := json.Unmarshal(x.Content, &parts); err != nil {
+		return nil, fmt.Errorf("content: %w", err)
+	}
+	for i, p := range parts {
+		switch p.Type {
+		case "text":
+			list = append(list, karat.Text(p.Text))
+		case "image_url":
+			_, data, ok := strings.Cut(p.Image.URL, ";base64,")
+			picture, err := base64.StdEncoding.DecodeString(data)
+			if err != nil || !ok {
+				return nil, fmt.Errorf("content[%d]: image_url.url must be a data: URL in base64", i)
+			}
+			list = append(list, karat.Image{Data: picture})
+		default:
+			return nil, fmt.Errorf("content[%d]: the type %q is neither text nor image_url", i, p.Type)
+		}
+	}
+	return list, nil
+}
+
+// read returns the message as Karat has it.
+func (x *message) read() (m karat.Message, err error) {
+	m = karat.Message{Role: karat.Role(x.Role), Name: x.Name}
+	if x.Reasoning != "" {
+		m.Parts = append(m.Parts, karat.Reasoning(x.Reasoning))
+	}
+	parts, err := x.parts()
+	if err != nil {
+		return m, err
+	}
+	if m.Role == karat.RoleTool {
+		r := karat.ToolResult{ID: x.CallID, Name: x.Name}
+		for _, p := range parts {
+			switch p := p.(type) {
+			case karat.Text:
+				r.Content += string(p)
+			case karat.Image:
+				r.Images = append(r.Images, p)
+			}
+		}
+		m.Name, m.Parts = "", []karat.Part{r}
+		return m, nil
+	}
+	m.Parts = append(m.Parts, parts...)
+	for _, c := range x.Calls {
+		m.Parts = append(m.Parts, karat.ToolCall{ID: c.ID, Name: c.Function.Name,
+			Arguments: json.RawMessage(c.Function.Arguments)})
+	}
+	return m, nil
+}
+
+func readPrompt(v js.Value) (p prompt, err error) {
+	if v.Type() == js.TypeString {
+		return prompt{text: v.String()}, nil
+	}
+	var list []message
+	if err := read(v, "messages", &list); err != nil {
+		return p, err
+	}
+	if len(list) == 0 {
+		return p, errors.New("there are no messages")
+	}
+	for i := range list {
+		m, err := list[i].read()
+		if err != nil {
+			return p, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		p.messages = append(p.messages, m)
+	}
+	return p, nil
+}
+
+// generateOptions are the options of generate.
+type generateOptions struct {
+	MaxTokens int             `json:"maxTokens"`
+	Sampling  *sampling       `json:"sampling"`
+	Stop      []string        `json:"stop"`
+	Top       int             `json:"top"`
+	Args      map[string]any  `json:"args"`
+	Continue  bool            `json:"continue"`
+	Schema    json.RawMessage `json:"schema"`
+	Regexp    string          `json:"regex"`
+	GBNF      string          `json:"grammar"`
+	Lark      string          `json:"lark"`
+	Receipt   bool            `json:"receipt"`
+	Tools     []struct {
+		Function struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parameters"`
+			Strict      bool            `json:"strict"`
+		} `json:"function"`
+	} `json:"tools"`
+	Choice string `json:"toolChoice"` // required, or the name of the tool to call; else the model chooses
+	Single bool   `json:"singleCall"`
+}
+
+func (o *generateOptions) options() karat.GenerateOptions {
+	g := karat.GenerateOptions{MaxTokens: o.MaxTokens, Stop: o.Stop, TopLogprobs: o.Top, TemplateArgs: o.Args,
+		Continue: o.Continue}
+	if o.Sampling != nil {
+		g.Sampling = new(karat.Sampling(*o.Sampling))
+	}
+	return g
+}
+
+// tools returns the tools of a conversation.
+func (o *generateOptions) tools() (list []karat.Tool) {
+	for _, t := range o.Tools {
+		f := t.Function
+		list = append(list, karat.Tool{Name: f.Name, Description: f.Description, Parameters: f.Parameters,
+			Strict: f.Strict})
+	}
+	return list
+}
+
+// generated is the result of generate.
+type generated struct {
+	Text          string  `json:"text"`
+	Stop          string  `json:"stop"`
+	Prompt        int     `json:"prompt"`
+	Kept          int     `json:"kept"`
+	Tokens        int     `json:"tokens"`
+	PromptSeconds float64 `json:"promptSeconds"` // to the first token
+	Seconds       float64 `json:"seconds"`       // of the others
+	Receipt       string  `json:"receipt,omitempty"`
+}
+
+// piece is what generate tells of a part of a conversation's answer. Of a token it tells before.
+type piece struct {
+	Text      string     `json:"text,omitempty"`
+	Reasoning string     `json:"reasoning,omitempty"`
+	Call      *calledFor `json:"call,omitempty"`
+}
+
+// calledFor is a call of a tool.
+type calledFor struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// generate answers a prompt. Of a text it tells each token, with its text; of a conversation each token, with its text
+// as token, then the parts that are certain now.
+func (m *model) generate(args []js.Value) (any, error) {
+	p, err := readPrompt(argument(args, 0))
+	if err != nil {
+		return nil, err
+	}
+	options, onToken := argument(args, 1), argument(args, 2)
+	var o generateOptions
+	if err := read(options, "generate", &o); err != nil {
+		return nil, err
+	}
+	ctx, end := until(options)
+	defer end()
+	p.options = o.options()
+	p.options.Tools = o.tools()
+	if err := m.form(ctx, &o, &p); err != nil {
+		return nil, err
+	}
+	var g generated
+	start := time.Now()
+	tell := func(v any) error {
+		if onToken.Type() != js.TypeFunction {
+			return nil
+		}
+		x, err := plain(v)
+		if err == nil {
+			onToken.Invoke(x)
+		}
+		return err
+	}
+	see := func(t karat.Token) error {
+		if g.Tokens++; g.Tokens == 1 {
+			g.PromptSeconds = time.Since(start).Seconds()
+		}
+		g.Stop = string(t.Stop)
+		return tell(m.token(t, p.messages != nil))
+	}
+	if p.messages != nil {
+		err = m.chat(ctx, &p, &g, see, tell)
+	} else {
+		for t, e := range m.session.Generate(ctx, p.text, p.options) {
+			if err = e; e == nil {
+				err = see(t)
+			}
+			if g.Text += t.Text; err != nil {
+				break
+			}
+		}
+	}
+	if errors.Is(err, context.Canceled) {
+		g.Stop = "aborted"
+	} else if err != nil {
+		return nil, err
+	}
+	g.Prompt, g.Kept = m.session.PromptTokens()
+	g.Seconds = time.Since(start).Seconds() - g.PromptSeconds
+	if p.options.Receipt != nil && g.Stop != "aborted" {
+		g.Receipt, err = textOf(p.options.Receipt)
+	}
+	return g, err
+}
+
+// chat answers a conversation.
+func (m *model) chat(ctx context.Context, p *prompt, g *generated, see func(karat.Token) error,
+	tell func(any) error) error {
+	var failed error
+	p.options.OnToken = func(t karat.Token) {
+		if err := see(t); err != nil {
+			failed = err
+		}
+	}
+	for part, err := range m.session.ChatParts(ctx, p.messages, p.options) {
+		if err == nil {
+			err = failed
+		}
+		if err != nil {
+			return err
+		}
+		var x piece
+		switch part := part.(type) {
+		case karat.Text:
+			x.Text = string(part)
+			g.Text += x.Text
+		case karat.Reasoning:
+			x.Reasoning = string(part)
+		case karat.ToolCall:
+			x.Call = &calledFor{part.ID, part.Name, string(part.Arguments)}
+		}
+		if err := tell(x); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// told is what generate tells of a token.
+type told struct {
+	likely
+	Text  *string  `json:"text,omitempty"`
+	Token *string  `json:"token,omitempty"`
+	Top   []likely `json:"top,omitempty"`
+	Stop  string   `json:"stop,omitempty"`
+}
+
+// likely is a token that may come.
+type likely struct {
+	ID      int      `json:"id"`
+	Text    string   `json:"text"`
+	Logprob *float64 `json:"logprob,omitempty"` // if the likeliest are asked for
+}
+
+// token returns a token for JavaScript.
+func (m *model) token(t karat.Token, inParts bool) any {
+	v := told{likely: likely{ID: t.ID}, Text: &t.Text, Stop: string(t.Stop)}
+	if inParts {
+		v.Text, v.Token = nil, new(probe.Text(m.m.TokenBytes(t.ID)))
+	}
+	if t.TopLogprobs != nil {
+		v.Logprob = &t.Logprob
+	}
+	for _, x := range t.TopLogprobs {
+		v.Top = append(v.Top, likely{x.ID, probe.Text(m.m.TokenBytes(x.ID)), &x.Logprob})
+	}
+	return v
+}

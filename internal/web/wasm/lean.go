@@ -1,0 +1,23 @@
+//go:build js && !full
+
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall/js"
+
+	"github.com/karat-run/karat"
+)
+
+func (m *model) more() map[string]func([]js.Value) (any, error) { return nil }
+
+// form refuses forms and receipts, for which the page's program has no room.
+func (m *model) form(_ context.Context, o *generateOptions, _ *prompt) error {
+	if o.Receipt || len(o.Schema) > 0 || o.Regexp+o.GBNF+o.Lark != "" || o.Choice != "" && o.Choice != "auto" {
+		return errors.New("the engine of this page has no forms of answers and no receipts: the npm package has them")
+	}
+	return nil
+}
+
+func textOf(*karat.Receipt) (string, error) { return "", nil }
