@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint/packing"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -163,7 +164,7 @@ func judgeMatrix(c *checker, t tensor.Tensor, s *stats) {
 		c.addAt("repeated-rows", t.Name, "%d of %d rows are there before, the first is row %d", s.repeats.n, s.rows,
 			s.repeats.first)
 	}
-	if math.Abs(s.mean) > s.rms/2 && !strings.Contains(t.Name, "router") && s.elements >= 1024 {
+	if math.Abs(s.mean) > s.rms/2 && !strings.Contains(t.Name, "router") && !c.isRate(t.Name) && s.elements >= 1024 {
 		c.addAt("value-shift", t.Name, "the mean is %.3g, and the root mean square %.3g", s.mean, s.rms)
 	}
 }
@@ -495,6 +496,12 @@ func judgeNorms(c *checker) {
 			judgeShifted(c, norms)
 		}
 	}
+}
+
+// isRate reports whether a tensor has a scan's rates of decay, numbers of one sign, or another of a scan's own weights.
+func (c *checker) isRate(name string) bool {
+	return slices.ContainsFunc(c.family().Habits, func(h family.Habit) bool { return h.NegExp }) &&
+		slices.ContainsFunc(c.family().Bare, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
 // normOffset returns the number that the family's converter adds to norms.

@@ -66,6 +66,7 @@ var ours = map[string]map[string]string{
 		"nomic-bert.attention.key_length":   "published config.json has no such key; the width is the model's by its heads",
 		"nomic-bert.attention.value_length": "likewise",
 	},
+	"jamba":     {"blk.0.ssm_a": ratesWhy, "blk.1.ssm_a": ratesWhy, "blk.3.ssm_a": ratesWhy},
 	"falcon-7b": {"general.basename": "the converter reads the name of this folder", "general.finetune": "likewise"},
 	"glm4":      {"tokenizer.ggml.eot_token_id": "the folder's texts end at 510 too; llama.cpp's converter always takes <|user|>"},
 	"glm4moe": {
@@ -90,6 +91,9 @@ var ours = map[string]map[string]string{
 	"qwen35": {"tokenizer.ggml.normalizer.nfc": "qwen35 stands for NFC, as published tokenizers do; this model's does not",
 		"qwen35.attention.recurrent_layers": "llama.cpp's converter says that every fourth layer is full, and the model has others"},
 }
+
+// ratesWhy is why files of thousands of rates of decay are others.
+const ratesWhy = "-e^A_log is rounded to nearest; PyTorch's exponential function of float32 sometimes gives the next number"
 
 // TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and
 // values, but for ours, and its tensors.

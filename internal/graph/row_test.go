@@ -90,6 +90,10 @@ func TestRareErrors(t *testing.T) {
 			w := weight("w", 3)
 			b.SSMScan(w, w, w, b.Heads(x, 4), x, b.Heads(x, 2), b.Heads(x, 2))
 		},
+		"x [3 4] and b [1 12], want heads of 1": func(b Builder, x *Node) {
+			w, one := weight("w", 3), b.Heads(x, 12)
+			b.SSMScanEach(weight("a", 3, 12), w, w, b.Heads(x, 4), b.Slice(x, 0, 3), one, one)
+		},
 		"q [3 4], k [6 2], v [3 4], a ": func(b Builder, x *Node) {
 			w := weight("w", 3)
 			b.DeltaScan(w, w, b.Heads(x, 4), b.Heads(x, 2), b.Heads(x, 4), x, x)

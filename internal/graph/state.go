@@ -12,16 +12,31 @@ func (b Builder) stateful(op Op, s State, shape tensor.Shape, w []*Weight, in ..
 	return b.add(&Node{Op: op, Shape: shape, In: in, W: w, State: &s})
 }
 
-// scan records a scan of values x with keys and queries in groups, and a number for each head.
-func (b Builder) scan(op Op, x, keys *Node, w []*Weight, in ...*Node) *Node {
+// ScanAttr is how the state of a scan decays.
+type ScanAttr struct {
+	Each bool // each element of a key has a decay of its own, not each head
+}
+
+// String returns the attribute in Print's form.
+func (ScanAttr) String() string { return "each" }
+
+// scan records a scan of values x with keys and queries in groups, and so many numbers for each head.
+func (b Builder) scan(op Op, each int, x, keys *Node, w []*Weight, in ...*Node) *Node {
 	n := keys.Shape.Last()
 	s := State{Name: "scan", Size: x.Shape.Size() * n,
-		Rows: []Run{{keys.Shape[0], n}, {x.Shape[0], x.Shape.Last()}, {x.Shape[0], 1}, {x.Shape[0], 1}}}
+		Rows: []Run{{keys.Shape[0], n}, {x.Shape[0], x.Shape.Last()}, {x.Shape[0], each}, {x.Shape[0], each}}}
 	return b.stateful(op, s, x.Shape, w, in...)
 }
 
-// mostInputs bounds a convolution: its state follows from the rows of one page.
-const mostInputs = 64
+// EachDecays reports whether n is a scan whose keys' elements have decays of their own.
+func (n *Node) EachDecays() bool {
+	a, _ := n.Attr.(ScanAttr)
+	return a.Each
+}
+
+// pageRows is the number of a page's rows. The state of a convolution, which is bounded, follows from the rows of one
+// page.
+const pageRows, mostInputs = 64, 64
 
 // checkAll checks the shapes of a node's weights.
 func (b Builder) checkAll(n *Node, shapes ...tensor.Shape) {
@@ -59,10 +74,29 @@ func (b Builder) Conv(w, bias *Weight, x *Node, kernel int) *Node {
 // a is negative: Hugging Face's -exp(A_log). Backends compute a page's rows from the state at its start: a step's cuts
 // do not show. (Dao and Gu 2024, arXiv:2405.21060)
 func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
+	return b.ssm(tensor.Shape{x.Shape[0]}, a, dtBias, d, x, dt, bs, cs)
+}
+
+// SSMScanEach returns Mamba 1's selective scan: SSMScan of heads of one value x {heads, 1}, where a [heads, n] decays
+// each number of a state otherwise. (Gu and Dao 2023, arXiv:2312.00752)
+//
+// The rows of a page are the inputs of the scan, and the state behind the last row of a step, by which the next step
+// goes on, with the row's number, for each head: backends may leave these out, and go through the page again.
+func (b Builder) SSMScanEach(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
+	heads, size := x.Shape[0], bs.Shape.Last()
+	n := b.ssm(tensor.Shape{heads, size}, a, dtBias, d, x, dt, bs, cs)
+	n.Attr, n.State.Rows[3] = ScanAttr{Each: true}, Run{1, (heads*(size+1) + pageRows - 1) / pageRows}
+	if x.Shape.Last() != 1 || bs.Shape[0] != 1 {
+		b.errorf(n, "x %v and b %v, want heads of 1 with a common key", []int(x.Shape), []int(bs.Shape))
+	}
+	return n
+}
+
+func (b Builder) ssm(decay tensor.Shape, a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 	heads := x.Shape[0]
-	n := b.scan(SSMScan, x, bs, []*Weight{a, dtBias, d}, x, dt, bs, cs)
+	n := b.scan(SSMScan, 1, x, bs, []*Weight{a, dtBias, d}, x, dt, bs, cs)
 	one := tensor.Shape{heads}
-	b.checkAll(n, one, one, one)
+	b.checkAll(n, decay, one, one)
 	if len(x.Shape) != 2 || len(bs.Shape) != 2 || !slices.Equal(bs.Shape, cs.Shape) || dt.Shape.Size() != heads ||
 		heads%bs.Shape[0] != 0 {
 		b.errorf(n, "x %v, dt %v, b %v, c %v", []int(x.Shape), []int(dt.Shape), []int(bs.Shape), []int(cs.Shape))
@@ -78,13 +112,20 @@ func (b Builder) SSMScan(a, dtBias, d *Weight, x, dt, bs, cs *Node) *Node {
 //	s = s + k⊗(sigmoid(beta)·(v - k·s))
 //	y = q·s
 //
-// decay is negative: Hugging Face's -exp(A_log). q and k are normed and scaled before. (Yang, Kautz and Hatamizadeh
-// 2024, arXiv:2412.06464)
+// decay is negative: Hugging Face's -exp(A_log). q and k are normed and scaled before. With a {heads·n} and bias
+// [heads·n], each element of a key decays by itself. (Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464; Kimi Team
+// 2025, arXiv:2510.26692)
 func (b Builder) DeltaScan(decay, bias *Weight, q, k, v, a, beta *Node) *Node {
-	heads := v.Shape[0]
-	n := b.scan(DeltaScan, v, k, []*Weight{decay, bias}, q, k, v, a, beta)
-	b.checkAll(n, tensor.Shape{heads}, tensor.Shape{heads})
-	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads ||
+	heads, each := v.Shape[0], 1
+	if a.Shape.Size() != heads {
+		each = k.Shape.Last()
+	}
+	n := b.scan(DeltaScan, each, v, k, []*Weight{decay, bias}, q, k, v, a, beta)
+	if each > 1 {
+		n.Attr = ScanAttr{Each: true}
+	}
+	b.checkAll(n, tensor.Shape{heads}, tensor.Shape{heads * each})
+	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads*each ||
 		beta.Shape.Size() != heads || heads%k.Shape[0] != 0 {
 		b.errorf(n, "q %v, k %v, v %v, a %v, beta %v", []int(q.Shape), []int(k.Shape), []int(v.Shape), []int(a.Shape),
 			[]int(beta.Shape))

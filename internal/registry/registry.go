@@ -34,6 +34,7 @@ import (
 	hunyuandense "github.com/karat-run/karat/internal/arch/hunyuan-dense"
 	"github.com/karat-run/karat/internal/arch/hunyuanmoe"
 	"github.com/karat-run/karat/internal/arch/hyv3"
+	"github.com/karat-run/karat/internal/arch/jamba"
 	"github.com/karat-run/karat/internal/arch/lfm2"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
@@ -112,6 +113,7 @@ var Families = []*family.Family{
 	&ernie45moe.Family,
 	&apertus.Family,
 	&mistral4.Family,
+	&jamba.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -66,10 +66,24 @@ type Chunk struct {
 	Kept  []float32 // [ChunkRows, dim]
 	Logs  []float32 // [ChunkRows]
 	Rests []float32 // [ChunkRows]
+
+	// Each is whether the elements of keys have decays of their own: Keys, Logs and Rests are [n, ChunkRows].
+	Each bool
+}
+
+// element returns the logs of the j-th element of keys of c, which has Each.
+func (c *Chunk) element(j int) Chunk {
+	return Chunk{Logs: c.Logs[j*ChunkRows:][:ChunkRows], Rests: c.Rests[j*ChunkRows:][:ChunkRows]}
 }
 
 // mostRest is the end of sums with a rest: decays behind such a sum are 0 with and without it.
 const mostRest = 1e30
+
+// FollowEach does Follow's work for the j-th element of keys.
+func (c *Chunk) FollowEach(j, r int, log float32) {
+	e := c.element(j)
+	e.Follow(r, log)
+}
 
 // Follow sets the sum of row r: to the sum of the row before minus log, a decay's logarithm. A rest grows by what
 // rounding took from the sum. (Knuth's TwoSum)
@@ -108,6 +122,52 @@ type Scan struct {
 	rests    [ChunkRows]float32
 	sums     []float32 // [Quad, dim]
 	total    [Quad]float32
+}
+
+// SSMEach sets y to a row of Mamba 1's scan of len(y) channels, and goes a row on with the channels' states, [n,
+// channels] at multiples of stride. a, likewise, has the rates of decays, and for each channel t is the length of the
+// step, in is t*x, rounded, and d the share of x; key and query have n numbers. From y = 0, for j in order,
+//
+//	state[j] = fma(in, key[j], state[j]*weight(a[j]*t)), y = fma(state[j], query[j], y)
+//
+// and then y = y + d*x, each step rounded. tmp is as long as y.
+func SSMEach(y, state, a []float32, stride int, x, t, in, d, key, query, tmp []float32) {
+	n := len(y)
+	clear(y)
+	for j, k := range key {
+		s := state[j*stride:][:n]
+		Mul(tmp, a[j*stride:][:n], t)
+		expSum(tmp, tmp, 0)
+		Mul(s, s, tmp)
+		AddScaled(s, in, k)
+		AddScaled(y, s, query[j])
+	}
+	Mul(tmp, d, x)
+	Add(y, y, tmp)
+}
+
+// MeetEach does Meet's work for a head of c, which has Each: with D(i, j) as in D(i), by the logs of element j,
+//
+//	p[i] = Σ (D(i, j)*key i[j])*query[j], fused, for j in order
+//
+// A state's decay is a decay of the query: s = Σ State[j]*(query[j]*D(state, j)), so asks are changed. At the chunk's
+// end each element of keys and each row of the state has its own decay.
+func (s *Scan) MeetEach(c *Chunk, asks []float32, n, per, from, to int) {
+	var by [ChunkRows]float32
+	for r := from; r < to; r++ {
+		m := (r + lanes) &^ (lanes - 1)
+		clear(s.products[r*per*ChunkRows : (r+1)*per*ChunkRows])
+		for j := range n {
+			e := c.element(j)
+			s.decays(by[:m], &e, r)
+			Mul(by[:m], by[:m], c.Keys[j*ChunkRows:][:m])
+			for i := range per {
+				ask := &asks[((r-from)*per+i)*n+j]
+				AddScaled(s.products[(r*per+i)*ChunkRows:][:m], by[:m], *ask)
+				*ask *= e.remaining(r)
+			}
+		}
+	}
 }
 
 // Meet prepares the rows from to to of a group's heads. asks has each row's query, for Delta followed by the row's key,
@@ -161,6 +221,11 @@ func (s *Scan) Delta(c *Chunk, y, v []float32, stride int, asks []float32, n int
 		s.begin(c, asks[(r-from)*per*n:], n, m*per)
 		for i := range m {
 			q, k := i*per, i*per+1
+			if c.Each {
+				copy(s.weights[q][:], s.products[(r+i)*per*ChunkRows:][:ChunkRows])
+				copy(s.weights[k][:], s.products[((r+i)*per+1)*ChunkRows:][:ChunkRows])
+				continue
+			}
 			s.decay(c, q, r+i)
 			s.decay(c, k, r+i)
 			s.weigh(c, q, r+i)
@@ -192,22 +257,36 @@ func (s *Scan) Turn(keys []float32, n int) {
 	}
 }
 
-// Advance sets state, perhaps c.State, to the state at the chunk's end, after Turn.
+// Advance sets state, perhaps c.State, to the state at the chunk's end, after Turn unless c has Each.
 func (s *Scan) Advance(c *Chunk, state []float32) {
 	const last = ChunkRows - 1
 	dim := len(c.Kept) / ChunkRows
-	if c.State == nil {
+	var decays [ChunkRows]float32
+	keys := c.Keys
+	if !c.Each {
+		keys = s.turned
+		s.decays(decays[:], c, last)
+	}
+	switch {
+	case c.State == nil:
 		clear(state)
-	} else {
+	case c.Each:
+		for at := 0; at < len(state); at += dim {
+			e := c.element(at / dim)
+			Scale(state[at:at+dim], c.State[at:at+dim], e.remaining(last))
+		}
+	default:
 		Scale(state, c.State, c.remaining(last))
 	}
-	var decays [ChunkRows]float32
-	s.decays(decays[:], c, last)
 	for at := 0; at < len(state); at += Quad * dim {
 		rows := state[at:min(at+Quad*dim, len(state))]
 		m := len(rows) / dim
 		for i := range m {
-			Mul(s.weights[i][:], decays[:], s.turned[(at/dim+i)*ChunkRows:][:ChunkRows])
+			if c.Each {
+				e := c.element(at/dim + i)
+				s.decays(decays[:], &e, last)
+			}
+			Mul(s.weights[i][:], decays[:], keys[(at/dim+i)*ChunkRows:][:ChunkRows])
 		}
 		if m == Quad {
 			addSharedValues(rows, c.Kept, &s.weights, Span{0, ChunkRows}, &s.total)

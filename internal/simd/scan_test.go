@@ -190,3 +190,121 @@ func testScan(t *testing.T) {
 		}
 	}
 }
+
+// TestScanEach states the rows of scans whose keys' elements decay by themselves by hand, and computes them in steps of
+// all sizes.
+func TestScanEach(t *testing.T) { eachTier(t, testScanEach) }
+
+func testScanEach(t *testing.T) {
+	r := rng(43)
+	for _, x := range []struct {
+		n, dim int
+		first  bool
+	}{{1, 1, false}, {5, 6, true}, {33, 20, false}, {16, 32, false}} {
+		n, dim := x.n, x.dim
+		c := &Chunk{Keys: values(r, n*ChunkRows), Kept: make([]float32, ChunkRows*dim), Logs: make([]float32, n*ChunkRows),
+			Rests: make([]float32, n*ChunkRows), Each: true}
+		if !x.first {
+			c.State = values(r, n*dim)
+		}
+		for j := range n {
+			for i := range ChunkRows {
+				c.FollowEach(j, i, -float32(r.ExpFloat64()*r.ExpFloat64()))
+			}
+		}
+		q, v, beta := values(r, ChunkRows*n), values(r, ChunkRows*dim), values(r, ChunkRows)
+		var asks, want []float32
+		sum := func(i int, by []float32, rows int) []float32 {
+			y := make([]float32, dim)
+			for j := 0; c.State != nil && j < n; j++ {
+				e := c.element(j)
+				for d := range y {
+					y[d] = fma32(c.State[j*dim+d], float32(by[j]*e.decayByHand(-1, i)), y[d])
+				}
+			}
+			for k := range rows {
+				p := float32(0)
+				for j := range n {
+					e := c.element(j)
+					p = fma32(float32(e.decayByHand(k, i)*c.Keys[j*ChunkRows+k]), by[j], p)
+				}
+				for d := range y {
+					y[d] = fma32(c.Kept[k*dim+d], p, y[d])
+				}
+			}
+			return y
+		}
+		for i := range ChunkRows {
+			key := make([]float32, n)
+			for j := range key {
+				key[j] = c.Keys[j*ChunkRows+i]
+			}
+			asks = append(append(asks, q[i*n:(i+1)*n]...), key...)
+			for d, held := range sum(i, key, i) {
+				c.Kept[i*dim+d] = float32((v[i*dim+d] - held) * beta[i])
+			}
+			want = append(want, sum(i, q[i*n:(i+1)*n], i+1)...)
+		}
+		end, kept := make([]float32, n*dim), slices.Clone(c.Kept)
+		for j := range n {
+			e := c.element(j)
+			for d := range dim {
+				s := float32(0)
+				if c.State != nil {
+					s = float32(c.State[j*dim+d] * e.decayByHand(-1, ChunkRows-1))
+				}
+				for i := range ChunkRows {
+					s = fma32(c.Kept[i*dim+d], float32(e.decayByHand(i, ChunkRows-1)*c.Keys[j*ChunkRows+i]), s)
+				}
+				end[j*dim+d] = s
+			}
+		}
+		for _, size := range []int{1, 3, 64} {
+			var s Scan
+			y := make([]float32, ChunkRows*dim)
+			clear(c.Kept)
+			for from := 0; from < ChunkRows; from += size {
+				to := min(from+size, ChunkRows)
+				some := slices.Clone(asks[2*from*n : 2*to*n])
+				s.MeetEach(c, some, n, 2, from, to)
+				s.Delta(c, y[from*dim:], v[from*dim:], dim, some, n, beta[from:], from, to)
+			}
+			equal(t, "delta", y, want)
+			equal(t, "kept", c.Kept, kept)
+			state := slices.Clone(c.State)
+			if x.first {
+				state = values(r, n*dim) // of others
+			}
+			s.Advance(c, state)
+			equal(t, "state", state, end)
+		}
+	}
+	for _, channels := range []int{1, 7, 64, 100} {
+		const n, stride = 5, 110
+		state, a := values(r, n*stride), values(r, n*stride)
+		var in [5][]float32
+		for i := range in {
+			in[i] = values(r, channels)
+		}
+		for i := range a {
+			a[i] = -abs(a[i])
+		}
+		for i := range in[1] {
+			in[1][i] = abs(in[1][i])
+		}
+		key, query, want := values(r, n), values(r, n), make([]float32, channels)
+		end := slices.Clone(state)
+		for i := range want {
+			for j := range n {
+				s := &end[j*stride+i]
+				*s = fma32(in[2][i], key[j], float32(*s*weight(float32(a[j*stride+i]*in[1][i]))))
+				want[i] = fma32(*s, query[j], want[i])
+			}
+			want[i] += float32(in[3][i] * in[0][i])
+		}
+		y := values(r, channels)
+		SSMEach(y, state, a, stride, in[0], in[1], in[2], in[3], key, query, in[4])
+		equal(t, "ssm", y, want)
+		equal(t, "states", state, end)
+	}
+}

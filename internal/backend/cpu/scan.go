@@ -27,12 +27,16 @@ func (p *planner) scan(n *graph.Node, out []float32, in [][]float32) (func() err
 		body := p.e.conv(n, out, in[0], transpose(w[0], units), w[1])
 		return func() error { return p.e.b.pool.run(units, 64, body) }, nil
 	}
-	x := &scanning{e: p.e, n: n, out: out, in: in, w: w, heads: n.Shape[0], dim: n.Shape[1]}
+	x := &scanning{e: p.e, n: n, out: out, in: in, w: w, heads: n.Shape[0], dim: n.Shape[1], each: n.EachDecays()}
 	x.keys, x.queries = in[2], in[3]
 	x.groups, x.size, x.body = n.In[2].Shape[0], n.In[2].Shape[1], x.ssm
 	if n.Op == graph.DeltaScan {
 		x.groups, x.size, x.body = n.In[1].Shape[0], n.In[1].Shape[1], x.delta
 		x.keys, x.queries = in[1], in[0]
+	} else if x.each {
+		w[0] = transpose(w[0], x.heads)
+		x.w = w
+		return x.runEach, nil
 	}
 	x.end, x.keep = x.advance, x.keepKeys
 	return x.run, nil
@@ -91,6 +95,7 @@ type scanning struct {
 	w                        [3][]float32
 	keys, queries            []float32 // inputs of groups
 	heads, dim, groups, size int
+	each                     bool            // decays are of elements of keys
 	turn                     []backend.Piece // the pieces at work
 	body, end, keep          func(worker, from, to int) error
 }
@@ -129,8 +134,12 @@ func (x *scanning) chunk(p *backend.Piece, h int, ends bool) (c simd.Chunk, stat
 	g, part, size := h*x.groups/x.heads, simd.ChunkRows*x.size, simd.ChunkRows*x.dim
 	c.Keys, rows = rows[g*part:(g+1)*part], rows[x.groups*part:]
 	c.Kept, rows = rows[h*size:(h+1)*size], rows[x.heads*size:]
-	c.Logs, rows = rows[h*simd.ChunkRows:(h+1)*simd.ChunkRows], rows[x.heads*simd.ChunkRows:]
-	c.Rests = rows[h*simd.ChunkRows : (h+1)*simd.ChunkRows]
+	logs := simd.ChunkRows
+	if c.Each = x.each; x.each {
+		logs *= x.size
+	}
+	c.Logs, rows = rows[h*logs:(h+1)*logs], rows[x.heads*logs:]
+	c.Rests = rows[h*logs : (h+1)*logs]
 	state = all[h*x.size*x.dim : (h+1)*x.size*x.dim]
 	if p.HasState(ends) {
 		c.State = state
@@ -154,7 +163,7 @@ func (x *scanning) advance(worker, from, to int) error {
 		p := &x.turn[i]
 		for h := from; h < to && p.Ends; h++ {
 			c, state := x.chunk(p, h, true)
-			if h == from || h*x.groups/x.heads != (h-1)*x.groups/x.heads {
+			if !x.each && (h == from || h*x.groups/x.heads != (h-1)*x.groups/x.heads) {
 				s.Turn(c.Keys, x.size)
 			}
 			s.Advance(&c, state)
@@ -170,7 +179,14 @@ func (x *scanning) keepKeys(_, from, to int) error {
 		_, rows := x.e.state(x.n, p)
 		for t := range p.Rows {
 			for g := from; g < to; g++ {
-				copy(rows[(g*simd.ChunkRows+p.At+t)*x.size:][:x.size], x.keys[((p.Row+t)*x.groups+g)*x.size:])
+				key := x.keys[((p.Row+t)*x.groups+g)*x.size:][:x.size]
+				if !x.each {
+					copy(rows[(g*simd.ChunkRows+p.At+t)*x.size:], key)
+					continue
+				}
+				for j, v := range key {
+					rows[(g*x.size+j)*simd.ChunkRows+p.At+t] = v
+				}
 			}
 		}
 	}
@@ -181,7 +197,7 @@ func (x *scanning) keepKeys(_, from, to int) error {
 // that of the head before. per is 2 where a row's key follows its query.
 func (x *scanning) meet(s *simd.Scan, p *backend.Piece, c *simd.Chunk, asks []float32, per, h, first int) {
 	g, n := h*x.groups/x.heads, x.size
-	if h > first && g == (h-1)*x.groups/x.heads {
+	if h > first && !x.each && g == (h-1)*x.groups/x.heads {
 		return
 	}
 	for t := range p.Rows {
@@ -190,6 +206,10 @@ func (x *scanning) meet(s *simd.Scan, p *backend.Piece, c *simd.Chunk, asks []fl
 		if per > 1 {
 			copy(asks[(t*per+1)*n:], x.keys[at:at+n])
 		}
+	}
+	if x.each {
+		s.MeetEach(c, asks, n, per, p.At, p.At+p.Rows)
+		return
 	}
 	s.Meet(c.Keys, asks, n, per, p.At, p.At+p.Rows)
 }
@@ -221,6 +241,15 @@ func (x *scanning) decay(p *backend.Piece, c *simd.Chunk, h, t int, in []float32
 	return step
 }
 
+// decayEach keeps the decays up to a piece's t-th row, of each element of a head's keys.
+func (x *scanning) decayEach(p *backend.Piece, c *simd.Chunk, h, t int, in []float32) {
+	at := h * x.size
+	for j, v := range in[(p.Row+t)*x.heads*x.size+at:][:x.size] {
+		_, log := simd.Decay(x.w[0][h], v, x.w[1][at+j])
+		c.FollowEach(j, p.At+t, log)
+	}
+}
+
 // delta computes the rows of some heads of the gated delta rule.
 func (x *scanning) delta(worker, from, to int) error {
 	s, m := x.scan(worker), &x.e.scratch[worker]
@@ -230,14 +259,87 @@ func (x *scanning) delta(worker, from, to int) error {
 		p := &x.turn[i]
 		for h := from; h < to; h++ {
 			c, _ := x.chunk(p, h, false)
-			x.meet(s, p, &c, asks, 2, h, from)
 			for t := range p.Rows {
-				x.decay(p, &c, h, t, x.in[3])
+				if x.each {
+					x.decayEach(p, &c, h, t, x.in[3])
+				} else {
+					x.decay(p, &c, h, t, x.in[3])
+				}
 				beta[t] = x.in[4][(p.Row+t)*x.heads+h]
 			}
+			x.meet(s, p, &c, asks, 2, h, from)
 			simd.Sigmoid(beta[:p.Rows], beta[:p.Rows])
 			at := (p.Row*x.heads + h) * x.dim
 			s.Delta(&c, x.out[at:], x.in[2][at:], x.heads*x.dim, asks, x.size, beta, p.At, p.At+p.Rows)
+		}
+	}
+	return nil
+}
+
+// runEach computes Mamba 1's scan. A step goes on from the state behind the row before, kept with the page's rows, or
+// goes through the page again where rows were dropped: by the same sums.
+func (x *scanning) runEach() error {
+	if err := x.e.b.pool.run(x.heads, 64, x.ssmEach); err != nil {
+		return err
+	}
+	for i := range x.e.pieces { // the keys, which all heads share, when all have read the page's
+		p := &x.e.pieces[i]
+		_, rows := x.e.state(x.n, p)
+		copy(rows[p.At*x.size:(p.At+p.Rows)*x.size], x.keys[p.Row*x.size:])
+	}
+	return nil
+}
+
+// ssmEach computes the rows of some heads of Mamba 1's scan.
+func (x *scanning) ssmEach(worker, from, to int) error {
+	m, d, size, n := &x.e.scratch[worker], x.heads, x.size, to-from
+	m.f32 = grow(m.f32, 2*n)
+	tmp, unused := m.f32[:n], m.f32[n:2*n]
+	for i := range x.e.pieces {
+		p := &x.e.pieces[i]
+		start, rows := x.e.state(x.n, p)
+		keys, rows := rows[:simd.ChunkRows*size], rows[simd.ChunkRows*size:]
+		in, rows := rows[:simd.ChunkRows*d], rows[simd.ChunkRows*d:]
+		steps, state, mark := rows[:simd.ChunkRows*d], rows[simd.ChunkRows*d:], rows[(simd.ChunkRows+size)*d:]
+		before := p.At
+		if p.Ends {
+			before = simd.ChunkRows
+		}
+		move := func(to, from []float32) { // nil for zeros
+			for j := range size {
+				if clear(to[j*d:][:n]); from != nil {
+					copy(to[j*d:][:n], from[j*d:])
+				}
+			}
+		}
+		row := func(y, x0 []float32, r int, key, query []float32) {
+			simd.SSMEach(y, state[from:], x.w[0][from:], d, x0, steps[r*d+from:][:n], in[r*d+from:][:n],
+				x.w[2][from:to], key, query, tmp)
+		}
+		if before == 0 || mark[from] != float32(before) {
+			if p.HasState(p.Ends) {
+				move(state[from:], start[from:])
+			} else {
+				move(state[from:], nil)
+			}
+			for r := range before {
+				row(unused, unused, r, keys[r*size:][:size], keys[r*size:][:size])
+			}
+		}
+		if p.Ends {
+			move(start[from:], state[from:])
+		}
+		for t := range p.Rows {
+			r, at := p.At+t, (p.Row+t)*d
+			for c := from; c < to; c++ {
+				step, _ := simd.Decay(0, x.in[1][at+c], x.w[1][c])
+				steps[r*d+c], in[r*d+c] = step, step*x.in[0][at+c]
+			}
+			key := (p.Row + t) * size
+			row(x.out[at+from:at+to], x.in[0][at+from:at+to], r, x.keys[key:key+size], x.queries[key:key+size])
+		}
+		for c := from; c < to; c++ {
+			mark[c] = float32(p.At + p.Rows)
 		}
 	}
 	return nil

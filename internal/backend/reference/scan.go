@@ -6,10 +6,10 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// recur computes a node with a state. A row reads and writes the state of the sequence. The heads of a scan have the
-// groups of a Spec.
+// recur computes a node with a state. A row reads and writes the state of the sequence. A scan has the settings of a
+// Spec.
 func (m *Model) recur(
-	n *graph.Node, in [][]float64, num *Numerics, group func(h int) int, state func(row int) []float64,
+	n *graph.Node, in [][]float64, num *Numerics, set *Sequence, state func(row int) []float64,
 ) ([]float64, error) {
 	var w [3][]float64
 	for i := range n.W {
@@ -32,9 +32,9 @@ func (m *Model) recur(
 		case graph.Conv:
 			num.conv(y, state(t), row[0], w[0], w[1])
 		case graph.SSMScan:
-			num.ssm(n, y, state(t), row, w[:], group)
+			num.ssm(n, y, state(t), row, w[:], set)
 		case graph.DeltaScan:
-			num.delta(n, y, state(t), row, w[:], group)
+			num.delta(n, y, state(t), row, w[:], set)
 		}
 	}
 	return y, nil
@@ -63,20 +63,33 @@ func (num *Numerics) conv(y, s, x, w, bias []float64) {
 // softplus returns log(1 + e^x).
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
-// ssm computes a row of Mamba 2's scan: s is [heads, dim, n].
-func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64, group func(h int) int) {
+// share makes decays alike if elements of keys share the first's.
+func (s *Sequence) share(decays []float64) {
+	for j := range decays {
+		if s.Shared {
+			decays[j] = decays[0]
+		}
+	}
+}
+
+// ssm computes a row of Mamba 2's scan, or of Mamba 1's: s is [heads, dim, n].
+func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64, set *Sequence) {
 	x, dt, b, c := in[0], in[1], in[2], in[3]
 	heads, dim, size := n.Shape[0], n.Shape[1], n.In[2].Shape[1]
+	decays := make([]float64, len(w[0])/heads)
 	for h := range heads {
 		t := num.round(softplus(num.round(dt[h] + w[1][h])))
-		decay := num.round(math.Exp(num.round(w[0][h] * t)))
-		g := group(h) * size
+		for j := range decays {
+			decays[j] = num.round(math.Exp(num.round(w[0][h*len(decays)+j] * t)))
+		}
+		set.share(decays)
+		g := set.Scan(h) * size
 		for p := range dim {
 			i := h*dim + p
 			s := s[i*size : (i+1)*size]
 			by := num.round(t * x[i])
 			for j := range s {
-				s[j] = num.round(num.round(s[j]*decay) + by*b[g+j])
+				s[j] = num.round(num.round(s[j]*decays[j%len(decays)]) + by*b[g+j])
 			}
 			y[i] = num.dot(s, c[g:g+size]) + num.round(w[2][h]*x[i])
 		}
@@ -84,17 +97,22 @@ func (num *Numerics) ssm(n *graph.Node, y, s []float64, in, w [][]float64, group
 }
 
 // delta computes a row of the gated delta rule: s is [heads, n, dim].
-func (num *Numerics) delta(n *graph.Node, y, s []float64, in, w [][]float64, group func(h int) int) {
+func (num *Numerics) delta(n *graph.Node, y, s []float64, in, w [][]float64, set *Sequence) {
 	q, k, v, gate, beta := in[0], in[1], in[2], in[3], in[4]
 	heads, dim, size := n.Shape[0], n.Shape[1], n.In[1].Shape[1]
+	decays := make([]float64, len(gate)/heads)
 	for h := range heads {
-		decay := num.round(math.Exp(num.round(w[0][h] * num.round(softplus(num.round(gate[h]+w[1][h]))))))
-		g, by := group(h)*size, num.round(1/(1+math.Exp(-beta[h])))
+		for j := range decays {
+			i := h*len(decays) + j
+			decays[j] = num.round(math.Exp(num.round(w[0][h] * num.round(softplus(num.round(gate[i]+w[1][i]))))))
+		}
+		set.share(decays)
+		g, by := set.Scan(h)*size, num.round(1/(1+math.Exp(-beta[h])))
 		s, y := s[h*size*dim:(h+1)*size*dim], y[h*dim:(h+1)*dim]
 		for p := range dim {
 			var held float64
 			for j := range size {
-				s[j*dim+p] = num.round(s[j*dim+p] * decay)
+				s[j*dim+p] = num.round(s[j*dim+p] * decays[j%len(decays)])
 				held = num.round(held + s[j*dim+p]*k[g+j])
 			}
 			d := num.round(by * num.round(v[h*dim+p]-held))

@@ -31,7 +31,7 @@ func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 			part[i] = x[first*size : to*size]
 		}
 		state := make([]float64, n.State.Size)
-		return e.recur(&n, part, nil, s.Sequence.Scan, func(int) []float64 { return state })
+		return e.recur(&n, part, nil, &s.Sequence, func(int) []float64 { return state })
 	}
 	start := func(r int) int {
 		if s.Seen == nil {

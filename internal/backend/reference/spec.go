@@ -39,7 +39,8 @@ type Spec struct {
 
 // Sequence are the settings of a node that rows before matter to.
 type Sequence struct {
-	Scan func(h int) int // group of a scan's head
+	Scan   func(h int) int // group of a scan's head
+	Shared bool            // whether all elements of a key decay as the first
 
 	// Recycled is the node whose value of the row before stands in place of the node's own where Recycles says so.
 	Recycled *graph.Node

@@ -99,7 +99,7 @@ func (x *executable) recur(n *graph.Node, in [][]float64, p *backend.Piece, c *c
 	s := c.states[n.State]
 	start, page := s.slot(p.Seq.Page(c.class, 0)), s.page(p.Seq.Page(c.class+1, 0))
 	run := func(in [][]float64) ([]float64, error) {
-		return x.e.recur(n, in, x.e.num, x.e.Spec(n).Sequence.Scan, func(int) []float64 { return page.state })
+		return x.e.recur(n, in, x.e.num, &x.e.Spec(n).Sequence, func(int) []float64 { return page.state })
 	}
 	before := p.At
 	if p.Ends {

@@ -115,13 +115,11 @@ type states struct {
 	values             gpu.Buffer // [slots, size]
 }
 
-// statesOf returns a state and its rows. A scan keeps the sum of a row's decays, and its rest, for each 64 numbers of a
-// head.
+// statesOf returns a state and its rows.
 func (c *cache) statesOf(s *graph.State) *[2]*states {
 	row := s.Row()
 	if s.Name == "scan" {
-		values, decays := s.Rows[1], s.Rows[2]
-		row += 2 * decays.Count * ((values.Size+63)/64 - 1)
+		row = scanRow(s)
 	}
 	return &[2]*states{{class: c.slots, size: s.Size}, {class: c.slots + 1, size: row * kv.PageSize}}
 }

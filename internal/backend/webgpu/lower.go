@@ -248,6 +248,10 @@ const scanTile = 8
 // all workgroups of the rows read the kept keys.
 func lowerScan(p *planner, l *lowered) {
 	n, delta := l.node, l.node.Op == graph.DeltaScan
+	if n.EachDecays() {
+		lowerEachScan(p, l)
+		return
+	}
 	heads, size := n.Shape[0], n.Shape[1]
 	in := make([]gpu.Buffer, len(n.In))
 	for i, x := range n.In {
@@ -272,6 +276,43 @@ func lowerScan(p *planner, l *lowered) {
 	if p.most(n) >= many {
 		scan(scanTile).from = many
 	}
-	row := of.Shape.Size() + heads*(size+2*((size+63)/64))
-	p.add(l, "keep", nil, params{"keys": of.Shape.Size(), "row": row}, elements(of.Shape.Size()), kept, slotsOf, keys)
+	p.keep(l, of.Shape.Size(), 0, keys)
+}
+
+// keep keeps so many numbers of rows for later steps, from an element of a row kept on.
+func (p *planner) keep(l *lowered, count, first int, of binding) {
+	p.add(l, "keep", nil, params{"keys": count, "row": scanRow(l.node.State), "first": first}, elements(count),
+		stateOf(l.node.State, true), slotsOf, of)
+}
+
+// scanRow returns the elements of a row kept of a scan: a row's decays, and their rests, for each 64 numbers of a head.
+func scanRow(s *graph.State) int {
+	values, decays := s.Rows[1], s.Rows[2]
+	return s.Row() + 2*decays.Count*((values.Size+63)/64-1)
+}
+
+// lowerEachScan lowers a scan whose keys' elements decay by themselves.
+func lowerEachScan(p *planner, l *lowered) {
+	n, delta, heads, size := l.node, l.node.Op == graph.DeltaScan, l.node.Shape[0], l.node.Shape[1]
+	in := make([]gpu.Buffer, len(n.In))
+	for i, x := range n.In {
+		in[i] = p.values[x]
+	}
+	of, queries, keys, values, x, other, numbers := n.In[2], in[3], in[2], p.vector(n.W[0]), in[1], in[0], 4
+	work := heads
+	if delta {
+		of, queries, keys, values, x, other, numbers = n.In[1], in[0], in[1], in[2], in[3], in[4], n.In[1].Shape[1]+1
+		work *= numbers
+	}
+	steps := must(p.b.memory.empty("decays", 4*numbers*heads*p.most(n)))
+	p.add(l, "eachstep", variant{"Delta": delta}, params{"heads": heads, "n": of.Shape[1]}, elements(work),
+		steps, x, p.vector(n.W...), other)
+	p.add(l, "eachscan", variant{"Delta": delta, "N": of.Shape[1]},
+		params{"heads": heads, "size": size, "groups": of.Shape[0], "row": scanRow(n.State)},
+		func(int) (x, y, z int) { return flat((heads*size + 63) / 64) },
+		p.values[n], stateOf(n.State, false), stateOf(n.State, true), slotsOf, queries, keys, steps, values)
+	p.keep(l, of.Shape.Size(), 0, keys)
+	if delta {
+		p.keep(l, heads*numbers, of.Shape.Size()+heads*size, steps)
+	}
 }

@@ -40,6 +40,19 @@ func (k *sketch) ssm(heads, dim, groups, n int) *graph.Node {
 		k.input(groups, n))
 }
 
+// each returns a scan of heads whose keys' elements have decays of their own: DeltaScan, or SSMScan of heads of 1.
+func (k *sketch) each(heads, dim, groups, n int) *graph.Node {
+	if dim > 1 {
+		unit := func() *graph.Node { return k.L2Norm(k.input(groups, n), 1e-6) }
+		return k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads*n), unit(), unit(), k.input(heads, dim),
+			k.input(heads*n), k.input(heads))
+	}
+	a := k.negative(heads * n)
+	a.Shape = tensor.Shape{heads, n}
+	return k.SSMScanEach(a, k.weight(tensor.F32, heads), k.weight(tensor.F32, heads), k.input(heads, 1), k.input(heads),
+		k.input(1, n), k.input(1, n))
+}
+
 func (k *sketch) delta(heads, dim, groups, n int) *graph.Node {
 	unit := func(x *graph.Node) *graph.Node { return k.L2Norm(x, 1e-6) }
 	return k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), unit(k.input(groups, n)),
@@ -68,11 +81,17 @@ func scans() (list []operation) {
 			return k.delta(x.heads, x.dim, x.groups, x.n)
 		})
 	}
+	for _, x := range []struct{ heads, dim, groups, n int }{{1, 1, 1, 1}, {70, 1, 1, 5}, {300, 1, 1, 16},
+		{4, 6, 4, 5}, {4, 20, 2, 16}, {3, 70, 3, 33}} {
+		add(fmt.Sprintf("scan of elements/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node {
+			return k.each(x.heads, x.dim, x.groups, x.n)
+		})
+	}
 	return list
 }
 
 // Hybrid is a small model of random weights, whose tokens are 0 to Vocab-1: with learned
-// positions and LayerNorm, two layers that keep states, and one of attention whose heads
+// positions and LayerNorm, four layers that keep states, and one of attention whose heads
 // have matrices of their own, are sliced and put together.
 func Hybrid(t testing.TB, seed uint64) *graph.Graph {
 	t.Helper()
@@ -84,24 +103,33 @@ func Hybrid(t testing.TB, seed uint64) *graph.Graph {
 	project := func(x *graph.Node, out int) *graph.Node { return k.Scale(k.linear(tensor.F32, x, out), 0.2) }
 	whole := k.Builder
 	h := k.Add(k.input(hidden), k.EmbedPos(k.weight(tensor.F32, 512, hidden), 512, hidden))
-	for i := range 2 {
+	for i := range 4 {
 		k.Builder = whole.Layer(i)
 		x := norm(h)
 		part := func(groups, size int) *graph.Node { return k.Heads(project(x, groups*size), size) }
 		conv := k.Heads(k.Act(graph.SiLU, k.Conv(k.weight(tensor.F32, heads*dim, kernel),
 			k.weight(tensor.F32, heads*dim), project(x, heads*dim), kernel)), dim)
-		if i == 0 {
+		switch i {
+		case 0:
 			conv = k.SSMScan(k.negative(heads), k.weight(tensor.F32, heads), k.weight(tensor.F32, heads), conv,
 				project(x, heads), part(2, n), part(2, n))
-		} else {
+		case 1:
 			conv = k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), k.L2Norm(part(2, n), 1e-6),
 				k.L2Norm(part(2, n), 1e-6), conv, project(x, heads), project(x, heads))
+		case 2:
+			a := k.negative(heads * dim * n)
+			a.Shape = tensor.Shape{heads * dim, n}
+			conv = k.SSMScanEach(a, k.weight(tensor.F32, heads*dim), k.weight(tensor.F32, heads*dim), k.Heads(conv, 1),
+				project(x, heads*dim), part(1, n), part(1, n))
+		default:
+			conv = k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads*n), k.L2Norm(part(heads, n), 1e-6),
+				k.L2Norm(part(heads, n), 1e-6), conv, project(x, heads*n), project(x, heads))
 		}
 		h = k.Add(h, project(conv, hidden))
 	}
-	k.Builder = whole.Layer(2)
+	k.Builder = whole.Layer(4)
 	x := norm(h)
-	kv := &graph.KV{Layer: 2, Heads: 2, Dim: dim}
+	kv := &graph.KV{Layer: 4, Heads: 2, Dim: dim}
 	k.StoreKV(kv, k.Heads(project(x, 2*dim), dim), k.Heads(project(x, 2*dim), dim))
 	q := k.HeadLinear(k.weight(tensor.F32, heads, dim, 7), k.Heads(project(x, heads*7), 7), dim)
 	q = k.Concat(k.Slice(q, 5, dim-5), k.Slice(q, 0, 5))

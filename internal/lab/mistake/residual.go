@@ -348,6 +348,15 @@ func otherScanGroups(_ *Proposer, n *graph.Node) []*Hypothesis {
 		func(s *reference.Spec) { s.Sequence.Scan = func(h int) int { return h % groups } })}
 }
 
+// sharedDecays lists scans whose keys' elements all decay as the first.
+func sharedDecays(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if !n.EachDecays() {
+		return nil
+	}
+	return []*Hypothesis{edit(n, "lets all elements of a key decay as the first", detail{},
+		func(s *reference.Spec) { s.Sequence.Shared = true })}
+}
+
 // lostSkips lists scans without their skip connection.
 func lostSkips(_ *Proposer, n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{edit(n, "leaves out the skip connection (D·x)", detail{},

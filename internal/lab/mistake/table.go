@@ -241,6 +241,7 @@ var listed = []*entry{
 	{id: "conv_order", ops: isOp(graph.Conv), forms: reversedKernels},
 	{id: "scan_decay", ops: isOp(graph.SSMScan, graph.DeltaScan), forms: otherDecays, more: lastOf(otherDecays),
 		words: wordings{"": {{"bias": 0.0}}, "log": {{"built": "last"}}}, values: []string{"log"}, tokens: 2},
+	{id: "scan_elements", ops: isOp(graph.SSMScan, graph.DeltaScan), forms: sharedDecays, tokens: 2},
 	{id: "scan_groups", ops: isOp(graph.SSMScan, graph.DeltaScan), forms: otherScanGroups},
 	{id: "scan_skip", ops: isOp(graph.SSMScan), forms: lostSkips},
 	{id: "state_lost", ops: isOp(graph.Conv, graph.SSMScan, graph.DeltaScan), forms: lostStates, apart: true,

@@ -1,8 +1,9 @@
-// keep keeps the keys of a step's rows in the last page of each sequence, for later steps. An invocation takes a number
+// keep keeps numbers of a step's rows, as keys, in the last page of each sequence, for later steps. An invocation takes a number
 // of a row.
 struct Params {
 	keys: u32, // numbers of a row's keys
 	row: u32, // numbers of a row kept
+	first: u32, // of the keys in the row
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -20,6 +21,6 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	let r = rows[i / p.keys];
 	if ((r.z & LAST) != 0u) {
-		kept[(r.y * 64u + r.w % 64u) * p.row + i % p.keys] = keys[i];
+		kept[(r.y * 64u + r.w % 64u) * p.row + p.first + i % p.keys] = keys[i];
 	}
 }
