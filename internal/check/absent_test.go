@@ -44,6 +44,7 @@ var optional = map[string]map[string]any{
 		"attention.temperature_scale": float32(0)},
 	"mistral4": {"rope.scaling.yarn_log_multiplier": float32(0), "expert_weights_scale": float32(1), "expert_weights_norm": false,
 		"attention.temperature_scale": float32(0)},
+	"mimo2":          {"rope.dimension_count": ".attention.key_length", "attention.value_scale": float32(1)},
 	"modern-bert":    {"rope.freq_base_swa": float32(1e4), "attention.sliding_window_pattern": uint32(3)},
 	"nemotron_h_moe": {"expert_weights_norm": false, "expert_weights_scale": float32(1), "attention.layer_norm_epsilon": nil},
 	"olmo2":          {"attention.sliding_window_pattern": uint32(4), "rope.freq_base_swa": ".rope.freq_base"},
@@ -104,6 +105,26 @@ func TestAbsent(t *testing.T) {
 				t.Errorf("%d keys", found)
 			}
 		})
+	}
+}
+
+// TestBehind opens a file of llama.cpp's converter, which counts layers behind the last: keys of layers have their
+// numbers, too, and flags are numbers.
+func TestBehind(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mimo2.gguf")
+	if _, err := convert.Convert(t.Context(), golden.Model(t, "mimo2"), file, convert.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := printed(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, v := range map[string]any{"block_count": uint32(7), "nextn_predict_layers": uint32(3),
+		"attention.head_count_kv": []int32{2, 4, 4, 2, 4, 4, 4}, "attention.sliding_window_pattern": []int32{0, 1, 1, 0, 1, 1, 1}} {
+		file = read(t, file).with(t, key, v)
+	}
+	if got, err := printed(file); err != nil || got != want {
+		t.Errorf("another model: %v", err)
 	}
 }
 

@@ -128,7 +128,11 @@ func judgePattern(c *checker) {
 			c.arch)
 		return
 	}
+	first := c.family().Types[0].FirstFull && full[0] == 0 && len(full) > 1
 	period, place := full[0]+1, "last"
+	if first {
+		period = full[1] + 1
+	}
 	if c.family().Windows() == family.PeriodicFirst {
 		if period, place = len(types), "first"; len(full) > 1 {
 			period = full[1]
@@ -136,7 +140,7 @@ func judgePattern(c *checker) {
 	}
 	for i, t := range types {
 		last := c.family().Types[0].LastFull && i == len(types)-1
-		if slides := c.family().Slides(i, period); !last && slides == (t == "full_attention") {
+		if slides := c.family().Slides(i, period); !last && !(first && i == 0) && slides == (t == "full_attention") {
 			c.addAs(Warning, "layer-pattern", key, "layers %s of %d are full: not the %s of each period of %d",
 				numbers(full),
 				len(types), place, period)

@@ -38,6 +38,13 @@ var ours = map[string]map[string]string{
 		"mistral4.attention.temperature_scale":  "the converter leaves the growth of queries out, which its reader of this architecture knows",
 		"mistral4.attention.temperature_length": "likewise",
 	},
+	"mimo2": {
+		"mimo2.block_count":                      "the layers behind the last are set aside; the converter always counts three, which this folder lacks",
+		"mimo2.nextn_predict_layers":             "see block_count",
+		"mimo2.attention.head_count_kv":          "see block_count",
+		"mimo2.attention.sliding_window_pattern": "see block_count; flags are true and false, as in other architectures",
+		"tokenizer.ggml.normalizer.nfc":          "as qwen3moe",
+	},
 	"afmoe": {
 		"afmoe.expert_weights_norm": "readers without it do not normalize; the model does, which its config.json does not say",
 		"afmoe.expert_gating_func":  "readers assume sigmoids",

@@ -83,11 +83,13 @@ type Type struct {
 	Defaults map[string]any // transformers' defaults for keys that the file leaves out
 	Only     map[string]any // settings with other values in models of other types
 	Window   Window
-	Period   int      // of full layers, where the file does not say (Periodic)
-	LastFull bool     // the last layer is full whatever the file says (Periodic)
-	If       string   // setting that models of this family alone have, not false, if other families have the type
-	Lacks    []string // settings of the family absent from this type
-	Needs    []string // settings of all models of the type: without these it is not written
+	Period   int  // of full layers, where the file does not say (Periodic)
+	LastFull bool // the last layer is full whatever the file says (Periodic)
+	// FirstFull says that the first layer is full as well where the file does not say (Periodic).
+	FirstFull bool
+	If        string   // setting that models of this family alone have, not false, if other families have the type
+	Lacks     []string // settings of the family absent from this type
+	Needs     []string // settings of all models of the type: without these it is not written
 }
 
 // Window is the rule for the layers with a window.

@@ -175,6 +175,15 @@ func LeadingDense(s Settings, f *File, usual float64) {
 	s.Fill(number, n)
 }
 
+// CountDense sets first_k_dense_replace in GGUF files without a key for it.
+func CountDense(s Settings, f *File) {
+	n := 0
+	for f.Has(fmt.Sprintf("blk.%d.ffn_gate", n)) {
+		n++
+	}
+	s["first_k_dense_replace"] = float64(n)
+}
+
 // Enlarge takes the alpha of a "dynamic" rotation, which depends on no length, into the base:
 // base·alpha^(dim/(dim-2)), in GGUF's precision. (Hunyuan)
 func Enlarge(s Settings, f *File) {

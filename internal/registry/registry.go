@@ -39,6 +39,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
+	"github.com/karat-run/karat/internal/arch/mimo2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
 	"github.com/karat-run/karat/internal/arch/mistral4"
 	modernbert "github.com/karat-run/karat/internal/arch/modern-bert"
@@ -114,6 +115,7 @@ var Families = []*family.Family{
 	&apertus.Family,
 	&mistral4.Family,
 	&jamba.Family,
+	&mimo2.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -1,7 +1,6 @@
 package hyv3
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/karat-run/karat/internal/family"
@@ -34,13 +33,7 @@ var Family = family.Family{
 		f.Follows(s, "expert_hidden_dim", s["moe_intermediate_size"])
 		delete(s, "expert_hidden_dim")
 	},
-	FromGGUF: func(s family.Settings, f *family.File) {
-		n := 0.
-		for f.Has(fmt.Sprintf("blk.%v.ffn_gate", n)) {
-			n++
-		}
-		s["first_k_dense_replace"] = n
-	},
+	FromGGUF: family.CountDense,
 	Limits: []family.Limit{
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "num_shared_experts", Min: 1, Max: 1 << 10, Rule: family.Required | family.Whole},

@@ -51,12 +51,24 @@ func (r *reader) readPattern() {
 		settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, period) })
 	default:
 		n, _ := numbers(v)
+		if n = ofLayers(r, n); len(n) > 1 && len(n) == s.Int("num_hidden_layers") { // flags as numbers
+			settings.FillLayers(s, func(i int) bool { return n[i] != 0 })
+			return
+		}
 		if len(n) != 1 || !(n[0] >= 1 && n[0] <= family.MaxLayers) {
 			r.errorf(key, "is %s, expected a number from 1 to %d", family.Show(v), family.MaxLayers)
 			return
 		}
 		settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, int(n[0])) })
 	}
+}
+
+// ofLayers returns a key's numbers of the model's layers, without those of layers behind the last.
+func ofLayers(r *reader, n []float64) []float64 {
+	if all, _ := r.number("block_count"); float64(len(n)) == all {
+		n = n[:min(len(n), max(r.Values.Int("num_hidden_layers"), 0))]
+	}
+	return n
 }
 
 // windowKey returns the key for full layers, of kind Count where there is none, and the

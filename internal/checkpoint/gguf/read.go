@@ -78,6 +78,16 @@ func (r *reader) readNextLayers() {
 		return
 	}
 	r.Values["num_hidden_layers"] = layers - n
+	if !r.Family.Model.Reads(next) { // the model sets the layers aside
+		for _, name := range slices.Clone(r.set.Names) {
+			layer, ok := strings.CutPrefix(name, "blk.")
+			layer, _, _ = strings.Cut(layer, ".")
+			if i, err := strconv.Atoi(layer); ok && err == nil && float64(i) >= layers-n {
+				r.set.Drop(name)
+			}
+		}
+		return
+	}
 	behind, own := settings.CountBehind(r.set, "blk.", "nextn.", int(layers-n))
 	if r.Values[next] = float64(behind); own >= 0 {
 		r.errorf("nextn_predict_layers", "is %v, but layer %d has no tensors nextn.*, as layers that predict "+
@@ -138,7 +148,11 @@ func (r *reader) readHeads() {
 	if r.Family.Lacks("num_key_value_heads") {
 		r.checkEvenHeads()
 	}
-	r.checkDim(r.fullDim, "attention.value_length")
+	if n, ok := r.number("attention.value_length"); !r.Family.Model.Reads("v_head_dim") {
+		r.checkDim(r.fullDim, "attention.value_length")
+	} else if s["v_head_dim"] = r.fullDim; ok {
+		s["v_head_dim"] = n
+	}
 	if !r.Family.Partial() {
 		r.checkDim(r.fullDim, "rope.dimension_count")
 	}
@@ -217,7 +231,7 @@ func (r *reader) readWidths() {
 	s := r.Values
 	for _, key := range []string{"intermediate_size", "num_key_value_heads"} {
 		own := moreKeys[key]
-		n := r.numbers(own)
+		n := ofLayers(r, r.numbers(own))
 		if len(n) == 0 || r.Family.Lacks(key) || r.Family.Latent() && key == "num_key_value_heads" {
 			continue
 		}

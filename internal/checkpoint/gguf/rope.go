@@ -53,6 +53,9 @@ func (r *reader) readRope() {
 	}
 	s.Fill("rope_theta", 1e4)
 	r.readScaling(f)
+	if r.Family.Rope.Sliding != nil {
+		s.Fill("partial_rotary_factor", f["partial_rotary_factor"])
+	}
 	if r.Family.Rope.Long {
 		r.readLongrope(f)
 	}
@@ -235,7 +238,8 @@ func (w *writer) writeRope() (tensors []Factors) {
 	}
 	if w.Family.Rope.Sliding != nil && (!w.Family.Rope.Yarn || slices.Contains(w.slides(), true)) {
 		w.put("rope.freq_base_swa", float32(s.Theta))
-		if s.Type != "" && s.Type != "default" || s.Part != 0 && s.Part != 1 {
+		if s.Type != "" && s.Type != "default" || s.Part != 0 && s.Part != 1 &&
+			!(w.Family.Partial() && s.Part == p.Part) {
 			w.errorf("rope_parameters."+family.SlidingAttention,
 				"scales the rotation: GGUF has keys for that of full layers only")
 		}

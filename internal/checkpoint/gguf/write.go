@@ -53,7 +53,7 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 	separate := !c.DerivedDim && !c.Family.Latent() && !c.Family.Lacks("num_key_value_heads")
 	if separate && dim > 0 { // else heads share the width evenly
 		w.put("attention.key_length", dim)
-		w.put("attention.value_length", dim)
+		w.put("attention.value_length", cmp.Or(uint32(w.Values.Int("v_head_dim")), dim))
 	}
 	window := c.Values.Int("sliding_window") > 0 && slices.Contains(w.slides(), true)
 	if !c.Family.Uses("sliding_window") && (window || c.Family.Absent["sliding_window"] != nil) {
@@ -78,14 +78,14 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 var read = settings.Words(`tie_word_embeddings attention_bias mlp_bias per_layer_config rope_parameters
 	hidden_act hidden_activation`)
 
-// latentSizes lists the sizes of models that store latents.
+// latentSizes lists the sizes of heads of models that store latents, or values smaller than keys.
 var latentSizes = settings.Words(`qk_nope_head_dim qk_rope_head_dim v_head_dim`)
 
 // isWritten reports whether a setting is taken to GGUF.
 func (w *writer) isWritten(key string) bool {
 	f := w.Family
 	return keys[key] != "" || moreKeys[key] != "" || f.Uses(key) || read[key] || f.Fixed[key] != nil ||
-		f.Held[key] != "" || f.Numbers[key].End != "" || f.Latent() && latentSizes[key]
+		f.Held[key] != "" || f.Numbers[key].End != "" || f.Model.Reads(key) && latentSizes[key]
 }
 
 // refuse reports the settings without a key.

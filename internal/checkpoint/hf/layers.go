@@ -96,7 +96,9 @@ func (r *reader) pattern() {
 		r.errorf(l.Key, "%s", what)
 		return
 	}
-	settings.FillLayers(s, func(i int) bool { return r.Family.Slides(i, int(period.(float64))) })
+	settings.FillLayers(s, func(i int) bool {
+		return r.Family.Slides(i, int(period.(float64))) && !(r.Kind.FirstFull && i == 0)
+	})
 	types, _ := s["layer_types"].([]any)
 	if n := len(types); r.Kind.LastFull && n > 0 && types[n-1] == family.SlidingAttention { // as the library does
 		r.Notes = append(r.Notes, "layer_types lets the last layer slide: assuming a full one")

@@ -1,0 +1,171 @@
+// Package mimo2 is the decoder of Xiaomi's MiMo-V2-Flash.
+//
+// Differences from Llama: heads of values are smaller than heads of keys; a third of a head turns; most layers slide,
+// with a base of rotation, heads of keys and sinks of their own; attention's output is multiplied by a constant, which
+// PyTorch's multiplies the values by. From some layer on the MLP is a mixture: the router takes the sigmoid of each
+// score and chooses with a correction bias.
+//
+// Source: transformers, models/mimo_v2_flash/modeling_mimo_v2_flash.py; llama.cpp, src/models/mimo2.cpp. published.json:
+// the tests of public readers of MiMo-V2-Flash's config.json, which agree.
+//
+// Files in reading order: family.go, published.go, mimo2.go.
+package mimo2
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize     int              `json:"vocab_size"`
+	HiddenSize    int              `json:"hidden_size"`
+	DenseSize     int              `json:"intermediate_size"`
+	NumLayers     int              `json:"num_hidden_layers"`
+	NumHeads      int              `json:"num_attention_heads"`
+	NumKVHeads    int              `json:"num_key_value_heads"`
+	PerLayer      map[string]Heads `json:"per_layer_config"`
+	HeadDim       int              `json:"head_dim"`
+	ValueDim      int              `json:"v_head_dim"`
+	ValueScale    float64          `json:"attention_value_scale"`
+	FullSinks     bool             `json:"add_full_attention_sink_bias"`
+	SlidingSinks  bool             `json:"add_swa_attention_sink_bias"`
+	LayerTypes    []string         `json:"layer_types"`
+	SlidingWindow int              `json:"sliding_window"`
+	MaxPositions  int              `json:"max_position_embeddings"`
+	RMSNormEps    float32          `json:"rms_norm_eps"`
+	Act           graph.Activation `json:"hidden_act"`
+	Tied          bool             `json:"tie_word_embeddings"`
+	FirstDense    int              `json:"first_k_dense_replace"`
+	ExpertSize    int              `json:"moe_intermediate_size"`
+	NumExperts    int              `json:"num_experts"`
+	TopK          int              `json:"top_k_experts"`
+	Groups        int              `json:"n_group"`
+	KeptGroups    int              `json:"topk_group"`
+	Rope          struct {
+		Full    rope.Params `json:"full_attention"`
+		Sliding rope.Params `json:"sliding_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Heads are the heads of keys and values of a layer, where it has others.
+type Heads struct {
+	NumKVHeads int `json:"num_key_value_heads"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	turns  map[bool]graph.RoPEAttr // of layers that slide, and of others
+	Embed  *graph.Weight           `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer                 `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight           `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight           `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer, with either an MLP or a mixture.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *family.MLP   `gguf:"" hf:"mlp"`
+	MoE      *MoE          `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	Sinks *Sinks        `gguf:"" hf:""`
+}
+
+// Sinks holds a score for each head that no position has.
+type Sinks struct {
+	Bias *graph.Weight `gguf:"attn_sinks" hf:"attention_sink_bias"`
+}
+
+// MoE is the mixture of experts.
+type MoE struct {
+	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Bias    *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias"`
+	Experts family.Routed `gguf:"" hf:"experts"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{}, Layers: make([]Layer, c.NumLayers)}
+	for slides, p := range map[bool]rope.Params{false: c.Rope.Full, true: c.Rope.Sliding} {
+		r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, p)
+		if err != nil {
+			return nil, err
+		}
+		m.turns[slides] = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
+	}
+	for i := range m.Layers {
+		if i < c.FirstDense {
+			m.Layers[i].MLP = new(family.MLP)
+		} else {
+			m.Layers[i].MoE = new(MoE)
+		}
+		if slides := c.LayerTypes[i] == family.SlidingAttention; slides && c.SlidingSinks || !slides && c.FullSinks {
+			m.Layers[i].Attn.Sinks = new(Sinks)
+		}
+	}
+	return m, nil
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim, ValueDim: m.ValueDim}
+		if own := m.PerLayer[strconv.Itoa(i)]; own.NumKVHeads > 0 {
+			kv.Heads = own.NumKVHeads
+		}
+		if m.LayerTypes[i] == family.SlidingAttention {
+			kv.Window = m.SlidingWindow
+		}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.Forward(g, x, m.Act, m.DenseSize, m.HiddenSize)
+	} else {
+		x = l.MoE.forward(g, x, m)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*kv.Dim), kv.Dim)         // [T, heads, dim]
+	k := g.Heads(g.Linear(a.K, x, kv.Heads*kv.Dim), kv.Dim)           // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, kv.Heads*kv.Values()), kv.Values()) // [T, kvHeads, values]
+	turn := m.turns[kv.Window > 0]
+	g.StoreKV(kv, g.RoPEWith("k", k, turn), v)
+	attr := graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(kv.Dim))}
+	var sinks *graph.Weight
+	if a.Sinks != nil {
+		sinks = a.Sinks.Bias
+	}
+	y := g.AttentionWith(g.RoPEWith("q", q, turn), attr, sinks) // [T, heads·values]
+	return g.Linear(a.O, g.Scale(y, m.ValueScale), m.HiddenSize)
+}
+
+func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
+	rule := graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: true, Factor: 1, Groups: m.Groups, Kept: m.KeptGroups,
+		Best: 2}
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, rule, nil, e.Bias)
+	return e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
+}

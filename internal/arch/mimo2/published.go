@@ -1,0 +1,72 @@
+package mimo2
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/karat-run/karat/internal/family"
+)
+
+// sinks are the settings of layers' sinks, by kind.
+var sinks = map[any]string{family.SlidingAttention: "add_swa_attention_sink_bias",
+	family.FullAttention: "add_full_attention_sink_bias"}
+
+// published reads the publisher's settings of layers, which transformers' say otherwise.
+func published(s family.Settings, f *family.File) {
+	if list := s.Take("hybrid_layer_pattern"); list != nil {
+		s["layer_types"] = named(list, family.FullAttention, family.SlidingAttention)
+	}
+	if list := s.Take("moe_layer_freq"); list != nil {
+		s.Fill("mlp_layer_types", named(list, "dense", "sparse"))
+		f.Follows(s, "mlp_layer_types", named(list, "dense", "sparse"))
+	}
+	family.LeadingDense(s, f, 1)
+	for _, key := range []string{"num_attention_heads", "head_dim", "v_head_dim"} {
+		f.Follows(s, "swa_"+key, s[key])
+		delete(s, "swa_"+key)
+	}
+	s.Say(map[string]any{sinks[family.SlidingAttention]: true, sinks[family.FullAttention]: false,
+		"swa_num_key_value_heads": 2 * s.Number("num_key_value_heads"), "routed_scaling_factor": 1.})
+	per, own := map[string]any{}, s.Take("swa_num_key_value_heads")
+	for i, kind := range s.List("layer_types") {
+		if kind == family.SlidingAttention && own != s["num_key_value_heads"] {
+			per[strconv.Itoa(i)] = map[string]any{"num_key_value_heads": own}
+			f.Spelling["per_layer_config."+strconv.Itoa(i)+".num_key_value_heads"] = "swa_num_key_value_heads"
+		}
+	}
+	s.Fill("per_layer_config", per)
+}
+
+// named has a name for each 0 and 1 of a list; others stay, and are refused later.
+func named(v any, zero, one string) any {
+	list, _ := v.([]any)
+	out := slices.Clone(list)
+	for i, v := range list {
+		if name, ok := map[any]string{0.: zero, 1.: one}[v]; ok {
+			out[i] = name
+		}
+	}
+	if list == nil {
+		return v
+	}
+	return out
+}
+
+// spell is the inverse of published.
+func spell(s family.Settings) {
+	per, _ := family.Object(s.Take("per_layer_config"))
+	hybrid, freq, dense, own := []any{}, []any{}, s.Int("first_k_dense_replace"), s["num_key_value_heads"]
+	delete(s, "first_k_dense_replace")
+	for i, kind := range s.List("layer_types") {
+		layer, _ := family.Object(per[strconv.Itoa(i)])
+		own = cmp.Or(layer["num_key_value_heads"], own)
+		hybrid = append(hybrid, map[bool]any{true: 1., false: 0.}[kind == family.SlidingAttention])
+		freq = append(freq, map[bool]any{true: 1., false: 0.}[i >= dense])
+	}
+	for _, key := range []string{"num_attention_heads", "head_dim", "v_head_dim"} {
+		s["swa_"+key] = s[key]
+	}
+	s.Say(map[string]any{"topk_method": "noaux_tc", "norm_topk_prob": true, "swa_num_key_value_heads": own,
+		"hybrid_layer_pattern": hybrid, "moe_layer_freq": freq})
+}
