@@ -67,6 +67,9 @@ func (f *expectFlags) expect(x *call, path, dump string) (e *diagnose.Expectatio
 		if e, err = diagnose.Expect(x.ctx, o, f.tap); err != nil || f.out == "" {
 			return err
 		}
+		if e.Sight {
+			return fmt.Errorf("-o %s: %s is before the text, and a record has rows of the text's positions", f.out, e.Tap)
+		}
 		return writeExpected(f.out, e, o.Dump)
 	})
 	if err != nil {
@@ -156,7 +159,11 @@ func writeExpectation(w io.Writer, e *diagnose.Expectation, r *diagnose.Expected
 	if e.Relation != "" {
 		fmt.Fprintf(&b, "  %-15s%s\n", "relation", e.Relation)
 	}
-	fmt.Fprintf(&b, "\nprompt %d, position %d", r.Prompt, r.Position)
+	at := "prompt %d, position %d"
+	if e.Sight {
+		at = "tile %d, row %d"
+	}
+	fmt.Fprintf(&b, "\n"+at, r.Prompt, r.Position)
 	if e.Tapped {
 		fmt.Fprintf(&b, ": relative error %s, rounding makes %s", lab.Digits(float64(r.Residual)),
 			lab.Digits(float64(r.Floor)))

@@ -233,11 +233,27 @@ func (e *Eye) taps(all map[*graph.Node][]float32) map[string]*tensor.Tensor {
 		if n.Op == graph.Patches {
 			name = Pixels
 		} else if name == "" {
-			name = "image.rows"
+			name = Projected
 		}
 		taps[name] = newF32(v, len(v)/n.Shape.Size(), n.Shape.Size())
 	}
 	return taps
+}
+
+// Projected is the name of the tap of the projector's result, the rows of pictures.
+const Projected = "image.rows"
+
+// Find returns the value before the text with the name of a tap, nil for none.
+func (e *Eye) Find(tap string) *graph.Node {
+	module := func(name string) string { return strings.TrimPrefix(strings.TrimSuffix(name, ".out"), "model.") }
+	for _, n := range e.Graph.Nodes {
+		switch {
+		case n.Op == graph.Patches && tap == Pixels, n == e.Graph.Result() && tap == Projected,
+			n.Op != graph.Patches && n.HF != "" && module(n.HF) == module(tap), n.Name == tap:
+			return n
+		}
+	}
+	return nil
 }
 
 // order returns the rows of a step by the dump's order; nil for the same.
@@ -283,15 +299,6 @@ func (e *Eye) Tiles(p *Prompt, shown []*Shown, first int) (prompts []*Prompt) {
 	for _, t := range tiles {
 		patches += len(t.Tokens)
 	}
-	byName := map[string]*graph.Node{Pixels: e.Graph.Nodes[0], "image.rows": e.Graph.Result()}
-	for _, n := range e.Graph.Nodes {
-		if n.HF != "" {
-			byName[n.HF], byName[strings.TrimPrefix(n.HF, "model.")] = n, n
-		}
-		if n.Op == graph.Patches {
-			byName[Pixels] = n
-		}
-	}
 	for i, t := range tiles {
 		q := &Prompt{Index: first + i, IDs: make([]int32, len(t.Tokens)), Parts: t.Parts,
 			Taps: map[string]*tensor.Tensor{}}
@@ -300,7 +307,7 @@ func (e *Eye) Tiles(p *Prompt, shown []*Shown, first int) (prompts []*Prompt) {
 		prompts = append(prompts, q)
 	}
 	for name, x := range p.Taps {
-		n := byName[name]
+		n := e.Find(name)
 		if n == nil {
 			continue
 		}

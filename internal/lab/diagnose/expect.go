@@ -23,6 +23,7 @@ type Expectation struct {
 	// How the engine's values come of the expected ones; "" if no plain way is found.
 	Relation string        `json:"relation"`
 	Rows     []ExpectedRow `json:"rows"`
+	Sight    bool          `json:"sight,omitempty"` // before the text: prompts are tiles of pictures, and positions rows
 }
 
 // ExpectedRow is a row of an expectation.
@@ -60,13 +61,27 @@ func Expect(ctx context.Context, o Options, tap string) (e *Expectation, err err
 }
 
 func expect(ctx context.Context, o Options, tap string) (*Expectation, error) {
+	var n *graph.Node // before the text
+	if o.hasPictures() {
+		text, tower, _, _, err := o.parts()
+		if err != nil {
+			return nil, err
+		}
+		if n = o.Eye.Find(tap); n != nil {
+			o = tower
+		} else {
+			o = text
+		}
+	}
 	d, err := place(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	n, err := lab.Find(d.graph, tap)
-	if err != nil {
-		return nil, d.unusable("--tap %s: %v", tap, err)
+	sight := n != nil
+	if !sight {
+		if n, err = lab.Find(d.graph, tap); err != nil {
+			return nil, d.unusable("--tap %s: %v", tap, err)
+		}
 	}
 	said := o.Dump.Declared
 	m := &measurement{dump: d, declared: class{string(said.Activations), string(said.KV), string(said.GELU)},
@@ -80,7 +95,7 @@ func expect(ctx context.Context, o Options, tap string) (*Expectation, error) {
 	}
 	m.engine = newEngine(d, c, nil)
 	e := &Expectation{Tap: d.tapName(n), Node: n.Name, Op: opName(n), Layer: n.Layer, Shape: n.Shape, Class: c.name(),
-		From: []string{}, Span: []string{}, Rows: []ExpectedRow{}}
+		From: []string{}, Span: []string{}, Rows: []ExpectedRow{}, Sight: sight}
 	if heads := headsOf(n); heads > 1 {
 		e.Shape = []int{heads, n.Shape.Size() / heads}
 	}

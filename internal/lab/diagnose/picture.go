@@ -241,13 +241,12 @@ func (o *Options) hasPictures() bool {
 	return o.Eye != nil && slices.ContainsFunc(o.Dump.Prompts, func(p *lab.Prompt) bool { return len(p.Pictures) > 0 })
 }
 
-// diagnoseSight diagnoses a dump of a model that sees: how pictures were prepared, the tower, and then the text, each
-// given the engine's own values before.
-func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
-	s := &sightings{m: o.Eye.Model}
-	record, tower := *o.Dump, &lab.Record{Path: o.Dump.Path, Declared: o.Dump.Declared}
+// parts divides a dump of a model that sees: into the text's, with the rows of pictures that the tower makes of the
+// engine's own values, and the tower's. The sightings are how pictures were prepared.
+func (o *Options) parts() (text, tower Options, s *sightings, findings []Finding, err error) {
+	s = &sightings{m: o.Eye.Model}
+	record, seen := *o.Dump, &lab.Record{Path: o.Dump.Path, Declared: o.Dump.Declared}
 	record.Prompts = nil
-	var findings []Finding
 	for _, p := range o.Dump.Prompts {
 		q := *p
 		q.Taps = maps.Clone(p.Taps)
@@ -255,18 +254,31 @@ func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
 		if len(q.Pictures) == 0 {
 			continue
 		}
-		shown, err := s.add(&o, &q)
+		shown, err := s.add(o, &q)
 		if err != nil {
-			return nil, err
+			return text, tower, s, nil, err
 		}
 		q.Write(shown, o.Eye.Kind.Image)
-		tiles := o.Eye.Tiles(&q, shown, len(tower.Prompts))
-		more, err := see(&o, &q, shown, tiles)
+		tiles := o.Eye.Tiles(&q, shown, len(seen.Prompts))
+		more, err := see(o, &q, shown, tiles)
 		if err != nil {
-			return nil, err
+			return text, tower, s, nil, err
 		}
 		findings = append(findings, more...)
-		tower.Prompts = append(tower.Prompts, tiles...)
+		seen.Prompts = append(seen.Prompts, tiles...)
+	}
+	text, tower = *o, *o
+	tower.Graph, tower.Dump, tower.Names, tower.Golden, tower.Asked = o.Eye.Graph, seen, lab.NamesKarat, nil, nil
+	text.Dump, tower.Eye = &record, nil
+	return text, tower, s, findings, nil
+}
+
+// diagnoseSight diagnoses a dump of a model that sees: how pictures were prepared, the tower, and then the text, each
+// given the engine's own values before.
+func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
+	text, t, s, findings, err := o.parts()
+	if err != nil {
+		return nil, err
 	}
 	if o.Progress != nil {
 		o.Progress("comparing pixels", 0, 0)
@@ -278,14 +290,11 @@ func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
 		}
 		findings = append(findings, s.findings(j, exact)...)
 	}
-	t := o
-	t.Graph, t.Dump, t.Names, t.Golden, t.Asked, t.Eye = o.Eye.Graph, tower, lab.NamesKarat, nil, nil, nil
-	o.Dump = &record
-	d, failed := diagnose(ctx, o)
+	d, failed := diagnose(ctx, text)
 	seen, err := diagnose(ctx, t)
-	if err == nil && failed == nil && tower.Declared == (round.Class{}) && len(seen.Findings) > 0 &&
+	if err == nil && failed == nil && t.Dump.Declared == (round.Class{}) && len(seen.Findings) > 0 &&
 		seen.Floors.Activations == string(round.F64) && d.Floors.Activations != string(round.F64) {
-		tower.Declared.Activations = round.F32 // the text shows that the engine rounds, as few rows may not
+		t.Dump.Declared.Activations = round.F32 // the text shows that the engine rounds, as few rows may not
 		seen, err = diagnose(ctx, t)
 	}
 	if err != nil && !errors.Is(err, ErrUnusable) {

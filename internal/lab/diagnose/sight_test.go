@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -128,5 +129,37 @@ func TestSight(t *testing.T) {
 				t.Errorf("%s: %v, want %v", d.Verdict, got, c.want)
 			}
 		})
+	}
+}
+
+// TestExpectSight: values before the text are expected from the engine's own values, and rows of a mistake are off.
+func TestExpectSight(t *testing.T) {
+	s := openSight(t, "qwen25vl")
+	dump := s.record(t, "qwen25vl", "tower.activation@1", "")
+	for _, c := range []struct {
+		tap, node string
+		off       bool // some rows
+	}{
+		{"model.visual.blocks.1.mlp.out", "v.blk.1.ffn_down#1", true},
+		{"visual.blocks.1.mlp", "v.blk.1.ffn_down#1", true},
+		{"model.visual.blocks.1.mlp.up_proj.out", "v.blk.1.ffn_up.bias", false},
+		{"model.visual.blocks.2.mlp.out", "v.blk.2.ffn_down#1", false},
+		{"model.visual.patch_embed.out", "v.patch_embd#1", false},
+		{"image.rows", "mm", false},
+		{"model.layers.0.self_attn.q_proj.out", "blk.0.attn_q.bias", false},
+	} {
+		e, err := Expect(context.Background(), Options{Model: "qwen25vl", Graph: s.text, Dump: dump, Eye: s.eye}, c.tap)
+		if err != nil {
+			t.Errorf("%s: %v", c.tap, err)
+			continue
+		}
+		off := slices.ContainsFunc(e.Rows, func(r ExpectedRow) bool { return r.IsOff() })
+		if e.Node != c.node || off != c.off || !e.Tapped || len(e.Rows) == 0 {
+			t.Errorf("%s: %s, tapped %v, of %v, %d rows, off %v, want %s, off %v", c.tap, e.Node, e.Tapped, e.From, len(e.Rows), off, c.node, c.off)
+		}
+	}
+	_, err := Expect(context.Background(), Options{Model: "qwen25vl", Graph: s.text, Dump: dump, Eye: s.eye}, "visual.blocks.9.mlp")
+	if err == nil || !strings.Contains(err.Error(), "visual.blocks.9.mlp") {
+		t.Error(err)
 	}
 }
