@@ -49,11 +49,15 @@ func TestFamilies(t *testing.T) {
 }
 
 // TestEveryPlace wants mistakes named at operations that other families have them at: the magnitude of a scaling that
-// lies in the scale of scores, and a mean that an RMSNorm subtracts.
+// lies in the scale of scores, a mean that an RMSNorm subtracts, and steps that the model has in the other order.
 func TestEveryPlace(t *testing.T) {
 	for _, c := range []struct{ model, fault, cause, op string }{
 		{"deepseek2", "rope_magnitude@2", "rope_magnitude", "RoPE"},
 		{"tiny-qwen3", "norm_mean:attn_norm@2", "norm_mean", "RMSNorm"},
+		{"hunyuan-dense", "qk_norm_after_rope@2", "qk_norm_after_rope", "RMSNorm"}, // which turns first
+		{"olmo3", "qk_norm_after_rope@2", "qk_norm_after_rope", "RMSNorm"},         // whose norms have all heads
+		{"olmo3", "norm_order@2", "norm_order", "RMSNorm"},                         // whose norms are behind
+		{"bert", "residual_missing@2", "residual_missing", "Add"},                  // whose stream comes second
 	} {
 		t.Run(c.model+"/"+c.fault, func(t *testing.T) {
 			m := tiny(t, c.model)

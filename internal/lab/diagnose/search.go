@@ -43,7 +43,7 @@ func newSearch(m *measurement) (*search, error) {
 		name string
 		do   func() error
 	}{
-		{"naming causes", s.causes}, {"comparing layers", s.unify}, {"comparing kinds of layers", s.kinds},
+		{"naming causes", s.causes}, {"comparing layers", func() error { s.agree(); return s.unify() }}, {"comparing kinds of layers", s.kinds},
 		{"looking in other layers", s.extend}, {"looking below the floors", func() error { return s.searchBelow(1) }},
 		{"looking for epsilons", s.epsilons},
 	} {
@@ -426,14 +426,14 @@ func (r *search) acceptedElsewhere(h *hypothesis) *hypothesis {
 	return other
 }
 
-// isKnown reports whether other layers have the same accepted hypotheses.
-func isKnown(r *search, a *attempt) bool {
+// unknown returns the number of an attempt's hypotheses that no other layer has been found to have.
+func unknown(r *search, a *attempt) (n int) {
 	for _, h := range a.hs {
 		if !slices.ContainsFunc(r.accepted, func(x *hypothesis) bool { return same(x, h) }) {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // fewSites returns the sites at which attempts on top of base are compared first, the worst in front: the sites of

@@ -111,7 +111,7 @@ func (r *search) try(eq *equation, base *attempt, h *hypothesis, sites []rowErro
 		}
 	}
 	a := &attempt{hs: append(slices.Clip(base.hs), h), edits: base.edits.And(h.Edits), cost: base.cost + h.Cost}
-	if isKnown(r, a) {
+	if unknown(r, a) == 0 {
 		a.cost -= 1
 	}
 	errors, err := r.m.remeasure(eq, base, h.Edits, sites)
@@ -181,7 +181,7 @@ func (r *search) verify(eq *equation, all []*attempt) (*attempt, error) {
 		}
 	}
 	slices.SortStableFunc(fit, func(a, b *attempt) int {
-		return cmp.Or(falseFirst(a.breaks, b.breaks), falseFirst(!isKnown(r, a), !isKnown(r, b)),
+		return cmp.Or(falseFirst(a.breaks, b.breaks), cmp.Compare(unknown(r, a), unknown(r, b)),
 			cmp.Compare(a.left, b.left), cmp.Compare(a.vain, b.vain), cmp.Compare(a.cost, b.cost),
 			cmp.Compare(a.score, b.score))
 	})

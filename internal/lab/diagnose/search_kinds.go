@@ -39,3 +39,20 @@ func hasStillLayers(m *measurement) bool {
 		return n.Op == graph.Attention && len(m.dump.wiring.Rotations(n)) == 0
 	})
 }
+
+// agree gives a layer the cause of another layer where two causes explain the layer's equation as well, and the other
+// layer's equation the one alone: the same step is wrong in both.
+func (r *search) agree() {
+	for i, h := range r.accepted {
+		for _, x := range r.show(h).also {
+			if x.Node == h.Node && slices.ContainsFunc(r.accepted, func(y *hypothesis) bool {
+				return y.Cause == x.Cause && y.Node.Layer != h.Node.Layer && role(y.Node) == role(x.Node) &&
+					!slices.ContainsFunc(r.show(y).also, func(z *hypothesis) bool { return z.Cause == h.Cause })
+			}) {
+				r.accepted[i], r.shown[x] = x, r.shown[h]
+				r.m.build(x.Edits)
+				break
+			}
+		}
+	}
+}

@@ -45,3 +45,27 @@ func TestCommonFactors(t *testing.T) {
 		}
 	}
 }
+
+// TestPairsOfRoutes: a route without its bias has every other mistake besides, since a search tries them together.
+func TestPairsOfRoutes(t *testing.T) {
+	g := load(t, "ernie45moe")
+	p := build(g).Proposer
+	n := build(g).layers[2].first(graph.Route)
+	pairs := 0
+	for _, h := range p.OfCause("router_bias", n) {
+		for _, x := range p.Of(n) {
+			for _, x := range x.Guesses() {
+				if x.Cause == h.Cause {
+					continue
+				}
+				for _, edits := range []reference.Edits{h.Edits.And(x.Edits), x.Edits.And(h.Edits)} {
+					pairs++
+					run(t, g, edits, ids(3), 0)
+				}
+			}
+		}
+	}
+	if pairs < 10 {
+		t.Errorf("%d pairs", pairs)
+	}
+}

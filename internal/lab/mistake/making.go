@@ -162,7 +162,7 @@ func product(s *site, n *graph.Node) bool {
 
 // carries reports whether n computes with a weight of its own.
 func carries(s *site, n *graph.Node) bool {
-	return product(s, n) || len(n.W) > 0 && (n.Op == graph.RMSNorm || n.Op == graph.Experts)
+	return product(s, n) || len(n.W) > 0 && (isNorm(n) || n.Op == graph.Experts)
 }
 
 // residual reports whether n adds a half of a layer to the stream.
@@ -173,7 +173,10 @@ func residual(s *site, n *graph.Node) bool {
 	}
 	stream := nodes[0].In[0] // input of the first norm
 	for _, x := range nodes {
-		if x.Op == graph.Add && len(x.In) == 2 && x.In[0] == stream {
+		if x.Op != graph.Add || len(x.In) != 2 {
+			continue
+		}
+		if y := x.In[streamOf(x)]; y == stream || isNorm(y) && y.In[0] == stream { // BERT norms each sum
 			if stream = x; x == n {
 				return true
 			}

@@ -206,6 +206,7 @@ func normsBehind(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if len(n.In) != 1 || n.Layer < 0 {
 		return nil
 	}
+	all = normsBefore(p, n)
 	behind := func(at, value *graph.Node) *Hypothesis {
 		h := edited(n, "norms what the half of the layer behind it gives, not what that reads",
 			detail{"place": "behind"}, p.readersOf(n, n.In[0]))
@@ -226,6 +227,31 @@ func normsBehind(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 		}
 	}
 	return all
+}
+
+// normsBefore lists the norm at the end of a half of the layer at work on what the half reads, the stream.
+func normsBefore(p *Proposer, n *graph.Node) []*Hypothesis {
+	if len(n.In) != 1 || n.Layer < 0 {
+		return nil
+	}
+	for _, sum := range p.Readers(n) {
+		if sum.Op != graph.Add || len(sum.In) != 2 || sum.In[1] != n {
+			continue
+		}
+		stream := sum.In[0]
+		h := edited(n, "norms what the half of the layer reads, not what it gives", detail{"place": "before"},
+			reference.Edits{n: {reads(0, stream)}, sum: {reads(1, n.In[0])}})
+		for _, x := range p.Readers(stream) {
+			if isNorm(x) && x.Layer == n.Layer {
+				return nil // there is one already
+			}
+			if x != sum && x.ID < n.ID && x.Layer == n.Layer {
+				h.Edits[x] = []reference.Edit{reads(0, n)}
+			}
+		}
+		return []*Hypothesis{h}
+	}
+	return nil
 }
 
 // ends returns the input of a norm or a factor at the end of a half of a layer, or of a sum the branch behind norm n;
@@ -275,22 +301,35 @@ func normOfSum(a, b *graph.Node) reference.Edit {
 	}
 }
 
-// normsAfterRope lists the norm of queries or keys behind the rotation: with the tap of the norm before it, and with
-// taps of both where they now are.
+// normsAfterRope lists the norm of queries or keys and the rotation in the other order: with one of their taps where
+// both are done, and with taps of both where they now are.
 func normsAfterRope(p *Proposer, n *graph.Node) (all []*Hypothesis) {
-	const computed = "turns first and norms then"
-	for _, x := range p.Readers(n) {
-		if x.Op != graph.RoPE {
-			continue
+	add := func(first, second *graph.Node, rope *graph.Node, computed string) {
+		h := edited(n, computed, detail{}, reference.Edits{first: {ofInputs(
+			func(e *reference.Eval, _ *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
+				if first == n {
+					return e.Spec(n).Norm(e, e.Spec(rope).Rotate(e, in[0], rows))
+				}
+				y, err := e.Spec(n).Norm(e, in[0])
+				if err != nil {
+					return nil, err
+				}
+				return e.Spec(rope).Rotate(e, y, rows), nil
+			})}, second: {passes(0)}})
+		if all = append(all, h); second.In[0] == first {
+			exchanged := unlikely(0.1, edited(n, computed, detail{}, p.readersOf(second, first)))
+			exchanged.Edits[first] = []reference.Edit{reads(0, second)}
+			exchanged.Edits[second] = []reference.Edit{reads(0, first.In[0])}
+			all = append(all, exchanged)
 		}
-		h := edit(n, computed, detail{},
-			ofInputs(func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64, error) {
-				return s.Norm(e, e.Spec(x).Rotate(e, in[0], rows))
-			}))
-		h.Edits[x] = []reference.Edit{passes(0)}
-		exchanged := unlikely(0.1, edited(n, computed, detail{}, p.readersOf(x, n)))
-		exchanged.Edits[n], exchanged.Edits[x] = []reference.Edit{reads(0, x)}, []reference.Edit{reads(0, n.In[0])}
-		all = append(all, h, exchanged)
+	}
+	for _, x := range p.g.Nodes {
+		if x.Op == graph.RoPE && x.ID > n.ID && Behind(x.In[0]) == n {
+			add(n, x, x, "turns first and norms then")
+		}
+	}
+	if x := Behind(n.In[0]); x.Op == graph.RoPE { // as Hunyuan
+		add(x, n, x, "norms first and turns then")
 	}
 	return all
 }
@@ -325,7 +364,8 @@ func extraNorms(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	case isSum(n) && n.In[1].Op != graph.RMSNorm:
 		all = append(all, extraNorm(p, n, "what is added", func(e *reference.Eval, s *reference.Spec, rows []int,
 			norm func([]float64) []float64) ([]float64, error) {
-			x, y, err := reference.Both(e, rows, s.In[0], s.In[1])
+			i := streamOf(n)
+			x, y, err := reference.Both(e, rows, s.In[i], s.In[1-i])
 			if err != nil {
 				return nil, err
 			}

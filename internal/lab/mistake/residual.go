@@ -31,8 +31,9 @@ func lostStreams(_ *Proposer, n *graph.Node) []*Hypothesis {
 	if !isSum(n) {
 		return nil
 	}
+	stream := streamOf(n)
 	all := []*Hypothesis{edit(n, "passes on the layer's output without the residual stream", detail{"lost": "stream"},
-		passes(1))}
+		passes(1-stream))}
 	if !isPLE(n.In[1]) && n.In[1].Op != graph.Deepstack { // their branches have causes of their own
 		all = append(all, lostBranch(n))
 	}
@@ -40,7 +41,17 @@ func lostStreams(_ *Proposer, n *graph.Node) []*Hypothesis {
 }
 
 func lostBranch(n *graph.Node) *Hypothesis {
-	return edit(n, "passes on the residual stream without the layer's output", detail{"lost": "branch"}, passes(0))
+	return edit(n, "passes on the residual stream without the layer's output", detail{"lost": "branch"},
+		passes(streamOf(n)))
+}
+
+// streamOf returns which input of a sum is the residual stream: the first, if the second is not what the first is
+// computed from, as in BERT.
+func streamOf(n *graph.Node) int {
+	if follows(n.In[0], n.In[1]) {
+		return 1
+	}
+	return 0
 }
 
 // isScalar reports whether n multiplies by a weight of one number.

@@ -143,7 +143,9 @@ func otherMagnitudes(p *Proposer, t turning) []*Hypothesis {
 			f.Guesses = []float64{1 + times, 1 + 0.707*times}
 		}
 	}
-	if slices.ContainsFunc(p.Span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
+	// Where unturned features lie beside, a magnitude is no scale of scores.
+	isBeside := slices.ContainsFunc(p.Readers(t.at), func(x *graph.Node) bool { return x.Op == graph.Concat })
+	if !isBeside && slices.ContainsFunc(p.Span, func(x *graph.Node) bool { return x.Op == graph.Attention }) {
 		var all []*Hypothesis
 		for _, v := range f.Guesses {
 			all = append(all, f.Make(v))

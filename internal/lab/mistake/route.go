@@ -32,7 +32,7 @@ func weighed(by weigh) reference.Edit {
 			return err
 		}
 		n, scale := *s.Node, slices.Repeat([]float64{1}, len(scores))
-		n.W = s.W
+		n.W, n.Attr = s.W, s.Route.Rule // of which another mistake may have taken the bias
 		if w, _ := n.RouteWeights(); w != nil {
 			if scale, err = reference.Vector(w); err != nil {
 				return err

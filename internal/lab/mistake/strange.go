@@ -134,7 +134,11 @@ var strange = []*entry{
 			}
 		})},
 	{id: "x_residual_scaled", one: true, at: func(s *site, n *graph.Node) bool {
-		return residual(s, n) && n.In[1].Op != graph.Scale // whose factor is another mistake
+		if !residual(s, n) {
+			return false
+		}
+		x := n.In[1] // whose factors are another mistake
+		return x.Op != graph.Scale && (x.Op != graph.Add || x.In[0].Op != graph.Scale)
 	}, more: with("h + 0.9·x",
 		ofInputs(func(_ *reference.Eval, _ *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
 			for i, v := range in[1] {

@@ -17,7 +17,7 @@ var table = slices.Concat(listed, strange, equals)
 
 // listed is the mistakes that a search names.
 var listed = []*entry{
-	{id: "weight_transposed", ops: isOp(graph.Linear, graph.Experts), forms: transposes, one: true, at: product},
+	{id: "weight_transposed", ops: isOp(graph.Linear, graph.Experts), forms: transposes, one: true, at: carries},
 	{id: "weight_permuted", ops: isOp(graph.Linear), read: readOrder, forms: permutes, more: permutedRows,
 		at:    named("attn_q", "attn_k"),
 		words: wordings{"": {{"built": "pairs"}}, "heads": {{"built": "heads"}}}, values: []string{"heads"}, tokens: 2},
@@ -77,7 +77,8 @@ var listed = []*entry{
 	{id: "norm_wrong_weight", ops: isOp(graph.RMSNorm, graph.LayerNorm), forms: otherNorms, one: true,
 		at: func(_ *site, n *graph.Node) bool { return n.Layer != outside }},
 	{id: "norm_order", ops: isOp(graph.RMSNorm, graph.LayerNorm), forms: normsBehind, one: true,
-		at: named("attn_norm", "ffn_norm", "ln1", "ln2"), more: lastOf(normsBehind),
+		at:    named("attn_norm", "ffn_norm", "ln1", "ln2", "post_attention_norm", "post_ffw_norm"),
+		more:  lastOf(normsBehind),
 		words: plainly(detail{"built": "last"})},
 	{id: "qk_norm_missing", forms: lostNorms("qk_norm_missing"), values: []string{untapped}},
 	{id: "qk_norm_after_rope", ops: isOp(graph.RMSNorm), forms: normsAfterRope, at: named("attn_q_norm", "attn_k_norm"),
@@ -221,7 +222,7 @@ var listed = []*entry{
 		words: plainly(detail{"built": "neighbour"})},
 	{id: "gate_missing", ops: isOp(graph.Mul), forms: lostGates, one: true,
 		words: wordings{"": {{"lost": "second"}}, "gate": {{"lost": "first"}}}, values: []string{"gate"}},
-	{id: "norm_length", ops: isOp(graph.L2Norm, graph.RMSNorm), forms: otherLengths},
+	{id: "norm_length", ops: isOp(graph.L2Norm, graph.RMSNorm), forms: otherLengths, apart: true},
 	{id: "norm_width", ops: isOp(graph.RMSNorm), forms: otherWidths, one: true,
 		words:  wordings{"": {{"over": "all heads"}, {"over": nil}}, "half": {{"over": "the first half of a row"}}},
 		values: []string{"half"}},
