@@ -426,7 +426,7 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 		}
 		// The logits behind token i follow from the prompt and the tokens before i.
 		end := len(r.Prompt) + first + n - 1
-		err := s.s.Show(ctx, tokens[s.s.Len():end], n, func(logits []float32) {
+		err := engine.Show(ctx, s.s, tokens[s.s.Len():end], n, func(logits []float32) {
 			if rows := len(logits) / size; len(v.Findings) == 0 {
 				v.rows(checkers, first, logits, size)
 				first += rows

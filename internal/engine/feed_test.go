@@ -77,7 +77,7 @@ func TestShow(t *testing.T) {
 		s := e.NewSequence()
 		var rows [][]float32
 		calls, before := 0, e.Stats().Steps
-		err := s.Show(t.Context(), ids[:26], min(n, 26), func(logits []float32) {
+		err := engine.Show(t.Context(), s, ids[:26], min(n, 26), func(logits []float32) {
 			for calls++; len(logits) > 0; logits = logits[size:] {
 				rows = append(rows, slices.Clone(logits[:size]))
 			}

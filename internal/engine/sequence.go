@@ -179,9 +179,9 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 	return w.logits, nil
 }
 
-// Show feeds tokens as Feed does, and shows see the rows of the last wanted tokens' logits, joined, in order, some at a
-// time. The engine waits for see, so no row is copied. see keeps none of the memory.
-func (s *Sequence) Show(ctx context.Context, tokens []int32, wanted int, see func(logits []float32)) error {
+// Show feeds s tokens as Sequence.Feed does, and shows see the rows of the last wanted tokens' logits, joined, in order,
+// some at a time. The engine waits for see, so no row is copied. see keeps none of the memory.
+func Show(ctx context.Context, s *Sequence, tokens []int32, wanted int, see func(logits []float32)) error {
 	_, err := s.feed(ctx, tokens, wanted, choice{see: see})
 	return err
 }

@@ -37,7 +37,8 @@ const (
 const formEvalCallback = "eval-callback"
 
 // Forms lists the forms.
-var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin, FormTorch, FormVLLM, FormTensors, FormONNX}
+var Forms = []string{FormDump, FormLlamaCpp, FormHFDebug, FormLogits, FormBin, FormTorch, FormVLLM, FormTensors,
+	FormONNX}
 
 // Import is another tool's dump, open to be read as a record's prompts.
 type Import struct {

@@ -43,7 +43,7 @@ func newSearch(m *measurement) (*search, error) {
 		name string
 		do   func() error
 	}{
-		{"naming causes", s.causes}, {"comparing layers", func() error { s.agree(); return s.unify() }}, {"comparing kinds of layers", s.kinds},
+		{"naming causes", s.causes}, {"comparing layers", s.unify}, {"comparing kinds of layers", s.kinds},
 		{"looking in other layers", s.extend}, {"looking below the floors", func() error { return s.searchBelow(1) }},
 		{"looking for epsilons", s.epsilons},
 	} {

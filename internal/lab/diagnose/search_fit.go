@@ -137,6 +137,7 @@ func refine(f *mistake.Fit, consider func(float64), at func(float64) float64, be
 // unify gives hypotheses of the same cause, whose parameter was found in several layers, the same value, if the
 // equations hold with the value: the value found where the cause shows most.
 func (r *search) unify() error {
+	r.agree()
 	done := map[string]bool{}
 	for _, h := range r.accepted {
 		if h.Value == 0 || done[h.Cause+h.Op()] {
