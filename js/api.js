@@ -7,14 +7,18 @@ import { Model } from './model.js';
 export function connect({ worker: usual, program: usualProgram, absolute, localFile }) {
 	// open starts an engine of its own for each model.
 	async function open({ worker, program = usualProgram, onProgress }) {
-		let failed;
+		let failed, closed = false;
 		const engine = new Engine(() => usual(worker), e => { failed = e; });
-		const ask = (op, args, event) => failed ? Promise.reject(Object.assign(new Error(failed.message), failed)) : engine.ask(op, args, event);
+		const ask = (op, args, event) => closed ? Promise.reject(trouble('closed', 'the model is closed')) : failed ? Promise.reject(Object.assign(new Error(failed.message), failed)) : engine.ask(op, args, event);
+		const end = () => {
+			closed = true;
+			engine.end();
+		};
 		try {
 			const r = await ask('boot', { program: String(program) }, e => onProgress?.({ what: 'program', ...e }));
-			return { ask, end: () => engine.end(), ...r };
+			return { ask, end, ...r };
 		} catch (e) {
-			engine.end();
+			end();
 			throw e;
 		}
 	}

@@ -17,7 +17,7 @@ cpSync(join(here, '../LICENSE'), join(out, 'LICENSE'));
 cpSync(join(here, '../internal/backend/webgpu/gpu/gpu.js'), join(out, 'gpu.js'));
 cpSync(join(go('env', 'GOROOT').trim(), 'lib/wasm/wasm_exec.js'), join(out, 'wasm_exec.js'));
 const wasm = join(out, 'karat.wasm');
-go('build', '-tags', 'full', '-trimpath', '-buildvcs=false', '-ldflags=-s -w -buildid=', '-o', wasm, './internal/web/wasm');
+go('build', '-tags', 'karat_wasmsimd,full', '-trimpath', '-buildvcs=false', '-ldflags=-s -w -buildid=', '-o', wasm, './internal/web/wasm');
 writeFileSync(wasm + '.gz', gzipSync(readFileSync(wasm), { level: 9 }));
 rmSync(wasm);
 if (process.env.VERSION) {

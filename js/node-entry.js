@@ -45,7 +45,8 @@ const storage = {
 		return folderHandle(cache);
 	},
 	async estimate() {
-		const s = fs.statfsSync(cache, { bigint: false });
+		fs.mkdirSync(cache, { recursive: true });
+		const s = fs.statfsSync(cache);
 		return { usage: 0, quota: s.bavail * s.bsize };
 	},
 };

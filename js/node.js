@@ -6,8 +6,20 @@ import { trouble } from './hub.js';
 
 export const { load, kept, remove } = connect({
 	worker() {
-		const w = new Worker(new URL('./node-entry.js', import.meta.url)), self = { postMessage: m => w.postMessage(m), terminate: () => w.terminate() };
-		w.on('message', data => self.onmessage({ data }));
+		const w = new Worker(new URL('./node-entry.js', import.meta.url));
+		let open = 0; // calls without an answer: else the worker does not keep the process from its end
+		const self = {
+			postMessage(m) {
+				if (open++ === 0) w.ref();
+				w.postMessage(m);
+			},
+			terminate: () => w.terminate(),
+		};
+		w.unref();
+		w.on('message', data => {
+			if (data.event === undefined && --open === 0) w.unref();
+			self.onmessage({ data });
+		});
 		w.on('error', e => self.onerror(e));
 		return self;
 	},

@@ -32,13 +32,16 @@ func standInProgram(t *testing.T) []byte {
 	return js
 }
 
+// standInModule is a WebAssembly module with a memory, and nothing else.
+const standInModule = "\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01\x07\x07\x01\x03mem\x02\x00"
+
 // standIn is a site whose program stands in for Karat's.
 func standIn(t *testing.T) *Site {
 	t.Helper()
 	js := standInProgram(t)
 	demo := append([]byte("GGUF"), bytes.Repeat([]byte{7}, 300_000)...)
 	var packed bytes.Buffer
-	module, w := []byte("\x00asm\x01\x00\x00\x00"), brotli.NewWriter(&packed)
+	module, w := []byte(standInModule), brotli.NewWriter(&packed)
 	if _, err := w.Write(module); err != nil {
 		t.Fatal(err)
 	}

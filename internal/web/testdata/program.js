@@ -1,7 +1,7 @@
 // A program that stands in for Karat's, so that the page can be tested without it: it
 // says fixed words, and fails as it is told to by what is asked of it.
 globalThis.Go = class {
-	importObject = {};
+	importObject = { gojs: {} };
 	run() {
 		globalThis.karat = standIn;
 		globalThis.karatGPU = { time: on => on ? [] : kernels };
@@ -71,6 +71,8 @@ const model = {
 		}
 		return { text: words.slice(0, n).join(''), stop, prompt: ids.length, kept, tokens: n, promptSeconds: 0.05, seconds: n * 0.02 };
 	},
+	async embed(texts) { return { vectors: texts.map((_, i) => [1, i]), tokens: texts.length }; },
+	async verify() { return { findings: [], tokens: 3, signed: false, draws: true, distance: 0, verified: true }; },
 	async reset() { seen = []; },
 	async stats() { return { gpuBytes: this.info.adapter ? 90 << 20 : 0, kvBytes: 1 << 20, wasmBytes: 64 << 20, dispatches: 0, dispatchesPerToken: 0 }; },
 	async prove(_, { onProgress }) {
