@@ -219,6 +219,11 @@ func (h Habit) ToModel(f Format, t tensor.Tensor) tensor.Tensor {
 	case f == GGUF && len(s) == 2 &&
 		(h.Form == family.Column && s[1] == 1 || h.Form == family.Grouped && s[0] == h.Groups):
 		t.Shape = tensor.Shape{s[0] * s[1]}
+	case h.Form == family.Squeezed && len(s) > 1:
+		t.Shape = slices.DeleteFunc(slices.Clone(s), func(n int) bool { return n == 1 })
+		if len(t.Shape) == 0 {
+			t.Shape = tensor.Shape{1}
+		}
 	case h.Form == family.Lone && len(s) == 2 && s[0] == 1:
 		t.Shape = tensor.Shape{s[1]}
 	case f == GGUF && h.Form == family.Row && len(s) == 1:
@@ -236,11 +241,15 @@ func (h Habit) ToFile(f Format, s tensor.Shape) tensor.Shape {
 	switch {
 	case h.Form == family.Lone && len(s) == 1:
 		return tensor.Shape{1, s[0]}
+	case h.Form == family.Squeezed && len(s) == 1:
+		return tensor.Shape{1, 1, s[0], 1}
+	case h.Form == family.Squeezed && len(s) == 2 && f == GGUF:
+		return tensor.Shape{1, s[0], 1, s[1]}
 	case f == GGUF && h.Form == family.Column && len(s) == 1:
 		return tensor.Shape{s[0], 1}
 	case f == GGUF && h.Form == family.Grouped && len(s) == 1 && h.Groups > 0 && s[0]%h.Groups == 0:
 		return tensor.Shape{h.Groups, s[0] / h.Groups}
-	case f == HuggingFace && h.Form == family.Depthwise && len(s) == 2:
+	case f == HuggingFace && (h.Form == family.Depthwise || h.Form == family.Squeezed) && len(s) == 2:
 		return tensor.Shape{s[0], 1, s[1]}
 	}
 	return s

@@ -58,7 +58,8 @@ func commonType(tensors []tensor.Tensor) tensor.DType {
 func keepsF32(name string, shape tensor.Shape) bool {
 	name, weight := strings.CutSuffix(name, ".weight")
 	return !weight || len(shape) <= 1 || name == "position_embd" || name == "token_types" ||
-		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv"},
+		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv",
+			".ssm_conv1d_q", ".ssm_conv1d_k", ".ssm_conv1d_v"},
 			func(end string) bool { return strings.HasSuffix(name, end) })
 }
 

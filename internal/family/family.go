@@ -245,6 +245,10 @@ const (
 	Depthwise      // a convolution by channels: [channels, 1, kernel], in GGUF [channels, kernel]
 	Lone           // a vector is a matrix of one row, in either format
 	Row            // a matrix of one row, outside the graph, may be a vector in GGUF
+
+	// Squeezed is a vector that is [1, 1, n, 1], or a convolution by channels that is [1, channels, 1, kernel] in GGUF;
+	// other places of the ones are read.
+	Squeezed
 )
 
 // Tokenizer describes a family's tokenizer in GGUF.

@@ -45,7 +45,7 @@ func TestFast(t *testing.T) {
 						t.Errorf("prompt %d: mean KL %.2g, though no experts change places", i, float64(p.KLMean))
 					}
 				}
-				if may := len(f64.Prompts) / 10; far > may {
+				if may := max(len(f64.Prompts)/10, nearTies[name]); far > may {
 					t.Errorf("%d of %d prompts have a mean KL above 1e-6", far, len(f64.Prompts))
 				}
 				half := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{}), gold), Options{MaxKL: new(1e-6)})
@@ -54,6 +54,9 @@ func TestFast(t *testing.T) {
 		}
 	}
 }
+
+// nearTies has the prompts of short records in which two experts are known to change places (docs/families.md).
+var nearTies = map[string]int{"kimilinear": 1}
 
 // swapped reports whether, in some row, the first expert that float64 does not choose is before the last that it does
 // in fast, and their scores in float64 are nearer to each other than twice the engines' largest difference of a score.
@@ -78,7 +81,7 @@ func swapped(t *testing.T, g *graph.Graph, ids []int32) bool {
 		}
 		experts, k := n.In[0].Shape.Size(), n.Shape[0]
 		for row := range len(seen[0][n.In[0]]) / experts {
-			exact, got := seen[0][n.In[0]][row*experts:][:experts], seen[1][n.In[0]][row*experts:][:experts]
+			exact, got := chosenBy(t, n, seen[0][n.In[0]][row*experts:][:experts]), chosenBy(t, n, seen[1][n.In[0]][row*experts:][:experts])
 			best := TopIDs(exact, experts)
 			last, next := best[k-1], best[k] // the last that is chosen, the first that is not
 			far := 0.
@@ -92,4 +95,21 @@ func swapped(t *testing.T, g *graph.Graph, ids []int32) bool {
 		}
 	}
 	return false
+}
+
+// chosenBy returns the numbers by which a Route chooses, of scores: their sigmoids plus a bias where there is one.
+func chosenBy(t *testing.T, n *graph.Node, scores []float32) []float32 {
+	_, bias := n.RouteWeights()
+	if bias == nil {
+		return scores
+	}
+	by, err := reference.Vector(bias)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]float32, len(scores))
+	for i, x := range scores {
+		out[i] = float32(reference.Sigmoid(float64(x)) + by[i])
+	}
+	return out
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/hunyuanmoe"
 	"github.com/karat-run/karat/internal/arch/hyv3"
 	"github.com/karat-run/karat/internal/arch/jamba"
+	"github.com/karat-run/karat/internal/arch/kimilinear"
 	"github.com/karat-run/karat/internal/arch/lfm2"
 	"github.com/karat-run/karat/internal/arch/llama"
 	"github.com/karat-run/karat/internal/arch/llama4"
@@ -116,6 +117,7 @@ var Families = []*family.Family{
 	&mistral4.Family,
 	&jamba.Family,
 	&mimo2.Family,
+	&kimilinear.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -138,13 +138,17 @@ func (r *reader) readInterval() {
 	})
 }
 
-// writePerLayer writes a setting that may differ between layers: a number, or a list with a number for each layer.
+// writePerLayer writes a setting that may differ between layers: a number, or a list with a number for each layer. The
+// setting "" is the one head of latents.
 func (w *writer) writePerLayer(key, own string) {
 	n := make([]int32, w.Values.Int("num_hidden_layers"))
 	listed := w.listedKinds(key)
 	for i := range n {
 		if listed == nil || slices.Contains(listed, w.kind(i)) {
-			n[i] = int32(w.layer(i, key))
+			n[i] = 1 // of latents
+			if key != "" {
+				n[i] = int32(w.layer(i, key))
+			}
 		}
 	}
 	if listed == nil && slices.Min(n) == slices.Max(n) {
@@ -158,7 +162,7 @@ func (w *writer) writePerLayer(key, own string) {
 func (w *writer) listedKinds(key string) []string {
 	switch {
 	case w.Family.Windows() != family.Listed || w.Family.KeyOf(family.Interval).GGUF != "":
-	case key == "num_key_value_heads":
+	case key == "num_key_value_heads" || key == "":
 		return []string{family.FullAttention}
 	case w.Family.Layers.Kinds[family.MLPAlone] != "" || w.Family.Layers.Kinds[family.ExpertsAlone] != "":
 		return []string{family.MLPAlone, family.ExpertsAlone}
@@ -229,7 +233,9 @@ func (w *writer) writePeriod(k family.Key) {
 func (w *writer) writeLatentHeads() {
 	n := w.Values.Int
 	w.put("attention.key_length", uint32(n("kv_lora_rank")+n("qk_rope_head_dim")))
-	w.put("attention.value_length", uint32(n("kv_lora_rank")))
+	if !w.Family.Uses("head_dim") {
+		w.put("attention.value_length", uint32(n("kv_lora_rank")))
+	}
 	w.put("attention.key_length_mla", uint32(n("qk_nope_head_dim")+n("qk_rope_head_dim")))
 	w.put("attention.value_length_mla", uint32(n("v_head_dim")))
 }

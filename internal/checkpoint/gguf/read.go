@@ -208,7 +208,7 @@ func (r *reader) readLatentHeads() {
 		if k != rank+turning {
 			r.errorf(keys, "is %v, expected the %v of a latent and the %v that turn", k, rank, turning)
 		}
-		if v != rank {
+		if v != rank && !r.Family.Uses("head_dim") {
 			r.errorf(values, "is %v, expected the %v of a latent", v, rank)
 		}
 		k = mla
@@ -220,6 +220,9 @@ func (r *reader) readLatentHeads() {
 	r.Spelling["head_dim"] = r.Arch + ".rope.dimension_count"
 	r.Spelling["qk_rope_head_dim"] = r.Spelling["head_dim"]
 	r.fullDim = turning
+	if r.Family.Windows() == family.Listed { // 0 where there is no attention
+		return
+	}
 	if n, ok := r.number("attention.head_count_kv"); ok && n != 1 && n != s["num_attention_heads"] {
 		r.errorf("attention.head_count_kv", "is %v, expected 1 or the heads of queries, %s",
 			n, family.Show(s["num_attention_heads"]))

@@ -35,7 +35,7 @@ func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []F
 	w.count("num_attention_heads")
 	switch {
 	case c.Family.Latent():
-		w.put("attention.head_count_kv", uint32(1))
+		w.writePerLayer("", "attention.head_count_kv")
 		w.writeLatentHeads()
 	case !c.Family.Lacks("num_key_value_heads"):
 		w.writePerLayer("num_key_value_heads", "attention.head_count_kv")

@@ -177,8 +177,8 @@ func (f *filler) fill(p []byte, t tensor.Tensor) {
 
 // matrix reports whether t has rows of several values.
 func matrix(t tensor.Tensor) bool {
-	n := len(t.Shape)
-	return n > 1 && t.Shape[n-1] > 1 && t.Shape[0] > 1
+	s := t.Shape.Trimmed()
+	return len(s) > 1 && s.Last() > 1 && s[0] > 1
 }
 
 // vary makes values of F32 near 1 for norms, near 0 for biases, and from -1/2 to 1/2 for convolutions.
@@ -190,6 +190,8 @@ func (f *filler) vary(p []byte, t tensor.Tensor) {
 		middle, width = 1, 1./8
 	case strings.HasSuffix(t.Name, ".bias"):
 		width = 1. / 32
+	case strings.HasSuffix(t.Name, ".ssm_a"):
+		middle = -1 // a state that fades
 	}
 	for ; len(p) > 0; p = p[4:] {
 		x := float64(binary.LittleEndian.Uint32(p))/(1<<32) - 0.5
