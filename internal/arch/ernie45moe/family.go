@@ -21,6 +21,7 @@ var Family = family.Family{
 		"top_k_experts": 6., "num_shared_experts": 2., "moe_layer_start_index": 1., "moe_layer_interval": 1.}}},
 	Fixed:  map[string]any{"hidden_act": "silu", "use_bias": false, "moe_use_aux_free": true},
 	Absent: map[string]any{"moe_layer_start_index": 0., "num_shared_experts": 0.},
+	Coarse: func(family.Settings) float64 { return 3.2e-3 }, // rows that change their experts
 	Idle: []string{"moe_norm_min", "moe_capacity", "moe_gate", "output_router_logits", "router_aux_loss_coef",
 		"num_nextn_predict_layers"},
 	FromConfig: func(s family.Settings, f *family.File) {

@@ -26,6 +26,7 @@ var Family = family.Family{
 		"scoring_func": "sigmoid", "norm_topk_prob": true, "moe_router_use_sigmoid": true,
 		"moe_router_enable_expert_bias": true},
 	Absent: map[string]any{"num_shared_experts": 1.},
+	Coarse: func(family.Settings) float64 { return 2.8e-3 }, // rows that change their experts
 	Idle: []string{"enable_moe_fp32_combine", "enable_lm_head_fp32", "enable_attention_fp32_softmax",
 		"output_router_logits", "use_grouped_mm", "scoring_func"},
 	FromConfig: func(s family.Settings, f *family.File) {

@@ -24,6 +24,7 @@ var Family = family.Family{
 	Fixed: map[string]any{"hidden_act": "silu", "attention_bias": false, "norm_topk_prob": true,
 		"routed_scaling_factor": 1., "topk_method": "noaux_tc", "n_shared_experts": 0.,
 		"scoring_func": "sigmoid"},
+	Coarse: func(family.Settings) float64 { return 1.03e-3 }, // rows that change their experts
 	Idle: []string{"topk_method", "norm_topk_prob", "routed_scaling_factor", "n_shared_experts",
 		"attention_chunk_size", "scoring_func"},
 	FromConfig: published,

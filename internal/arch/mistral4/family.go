@@ -24,7 +24,8 @@ var Family = family.Family{
 		s["head_dim"] = s.Number("qk_nope_head_dim") + s.Number("qk_rope_head_dim")
 		delete(s, "temperature_length")
 	},
-	Idle: []string{"qk_head_dim", "num_key_value_heads", "head_dim", "pretraining_tp"},
+	Coarse: func(family.Settings) float64 { return 1.04e-3 }, // rows that change their experts
+	Idle:   []string{"qk_head_dim", "num_key_value_heads", "head_dim", "pretraining_tp"},
 	Limits: []family.Limit{
 		{Key: "q_lora_rank", Min: 1, Max: 1 << 24, Rule: family.Required | family.Whole},
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},

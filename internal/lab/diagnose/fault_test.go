@@ -155,7 +155,7 @@ func TestUnknown(t *testing.T) {
 			d := m.diagnose(t, dump, nil)
 			ok := d.Verdict == Structural
 			for _, f := range suspicions(d) {
-				ok = ok && f.Cause == "unknown" && f.Op == done[0].Op && f.Evidence != "" && strings.Contains(f.Computed, "positions")
+				ok = ok && f.Cause == "unknown" && f.Op == done[0].Op && f.Evidence != "" && strings.Contains(f.Computed, "position")
 			}
 			if !ok || !slices.Equal(layers(d, "unknown"), done[0].Layers) {
 				t.Errorf("%s in layers %v: %s", done[0].Op, done[0].Layers, say(d))
