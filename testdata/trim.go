@@ -50,14 +50,14 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|input_linear|latent_proj|layernorm\.norms|` +
+	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|in_proj_qkvz|input_linear|latent_proj|layernorm\.norms|` +
 		`feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|` +
 		`rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	// isSum matches the values added by a layer, and the sum handed on.
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
 	// isLess matches what is left out of the records of families3, to keep these small.
-	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$`)
+	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$|linear_attn\.norm\.out$`)
 	isBeside = regexp.MustCompile(`mlp\.(act\.|dense_4h_to_h\.)?out$|query_key_value|rotary_emb`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )

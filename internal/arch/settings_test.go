@@ -40,6 +40,7 @@ var idle = map[string]string{
 	"glm4moe num_nextn_predict_layers":         "likewise",
 	"nemotronh n_shared_experts":               "moe_shared_expert_intermediate_size is that of all",
 	"nemotronh mtp_layers_block_type":          "likewise",
+	"qwen3next mlp_only_layers":                "an empty list is none",
 	"mistral4 intermediate_size":               "of layers without experts, of which there are none",
 	"mistral4 first_k_dense_replace":           "0, as the file says",
 }

@@ -46,6 +46,7 @@ var optional = map[string]map[string]any{
 		"attention.temperature_scale": float32(0)},
 	"mimo2":          {"rope.dimension_count": ".attention.key_length", "attention.value_scale": float32(1)},
 	"kimi-linear":    {"expert_weights_scale": float32(1)},
+	"qwen3next":      {"rope.dimension_count": ".attention.key_length"},
 	"modern-bert":    {"rope.freq_base_swa": float32(1e4), "attention.sliding_window_pattern": uint32(3)},
 	"nemotron_h_moe": {"expert_weights_norm": false, "expert_weights_scale": float32(1), "attention.layer_norm_epsilon": nil},
 	"olmo2":          {"attention.sliding_window_pattern": uint32(4), "rope.freq_base_swa": ".rope.freq_base"},
@@ -127,6 +128,50 @@ func TestBehind(t *testing.T) {
 	if got, err := printed(file); err != nil || got != want {
 		t.Errorf("another model: %v", err)
 	}
+}
+
+// TestOlderWhole opens a file of early converters, which have a DeltaNet's queries, keys, values and gates in one tensor,
+// as folders have.
+func TestOlderWhole(t *testing.T) {
+	folder := golden.Model(t, "qwen3next")
+	file := filepath.Join(t.TempDir(), "qwen3next.gguf")
+	if _, err := convert.Convert(t.Context(), folder, file, convert.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	m, whole := read(t, file), read(t, folder)
+	for _, i := range []string{"0", "2"} {
+		x := *whole.tensor("model.layers." + i + ".linear_attn.in_proj_qkvz")
+		x.Name = "blk." + i + ".ssm_in.weight"
+		m.tensors[m.index("blk."+i+".attn_qkv")] = x
+		m.remove("blk." + i + ".attn_gate")
+	}
+	if got, want := weights(t, m.write()), weights(t, file); !maps.Equal(got, want) || len(want) < 40 {
+		t.Errorf("%d weights, of %d, or others", len(got), len(want))
+	}
+}
+
+// weights returns the bytes of a model's weights by name.
+func weights(t *testing.T, path string) map[string]string {
+	c, err := checkpoint.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g, _, err := arch.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, n := range g.Nodes {
+		for _, w := range n.W {
+			x, err := w.Whole()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[w.GGUF] = string(x.Data)
+		}
+	}
+	return all
 }
 
 // with returns the path of the model with another value of a key of its architecture, nil for none.

@@ -20,6 +20,7 @@ type Habit struct {
 	Joined string  // module with the numbered parts of the tensor
 	Woven  []string
 	Runs   bool
+	Shares func(s family.Settings) (groups int, shares []family.Share)
 	NegExp bool // GGUF has -e^x of the logarithm x
 	Form   family.Form
 	Groups int                     // of a Grouped tensor
@@ -116,7 +117,7 @@ func (c *weights) Habit(gguf string) Habit {
 			}
 			return Habit{Times: times, tiled: c.tiled(h.Tiled), fused: fusedOf(h.Fused, c.Values),
 				Heads: c.Values.Int(h.Heads), Plus: h.Plus,
-				Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs,
+				Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs, Shares: h.Shares,
 				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.Values.Int(h.Groups)}
 		}
 	}

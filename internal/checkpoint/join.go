@@ -125,6 +125,9 @@ func (c *weights) unweave() error {
 			continue
 		}
 		t, whole, parts := c.set.ByName[name], h.Woven[0], h.Woven[1:]
+		if c.Format == GGUF {
+			whole, parts = h.Older, h.Ends
+		}
 		if h.Turned && isPlainMatrix(t) {
 			t = tensor.Turn(t)
 		}
@@ -132,13 +135,22 @@ func (c *weights) unweave() error {
 		if h.Runs {
 			pick, rows = tensor.Cut, len(t.Shape)-2
 		}
-		if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
+		if h.Shares != nil {
+			m := c.meshOf(*h)
+			if len(t.Shape) != 2 || t.Shape[0] != len(m.parts) {
+				return fmt.Errorf("%s: tensor %s: shape %v, the configuration says %d rows", c.Path, t.Name, []int(t.Shape),
+					len(m.parts))
+			}
+			pick = func(t tensor.Tensor, i, _ int) tensor.Tensor {
+				return tensor.Gather(t.Name, []tensor.Tensor{t}, len(m.rows[i]), func(row int) (int, int) { return 0, m.rows[i][row] })
+			}
+		} else if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
 			return fmt.Errorf("%s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape),
 				len(parts))
 		}
 		delete(c.set.ByName, name)
 		for i, part := range parts {
-			own := strings.TrimSuffix(name, whole) + part
+			own := strings.TrimSuffix(name, whole) + strings.TrimPrefix(part, ".")
 			if _, ok := c.set.ByName[own]; ok {
 				return fmt.Errorf("%s: tensor %s: it is there as part of %s, too", c.Path, own, name)
 			}
@@ -171,17 +183,65 @@ func (c *weights) Weave(weights []*graph.Weight, w *graph.Weight) *graph.Weight 
 	if h.Runs {
 		weave = tensor.Stack
 	}
+	if h.Shares != nil {
+		m := c.meshOf(family.Habit{Woven: h.Woven, Shares: h.Shares})
+		weave = func(name string, parts []tensor.Tensor) tensor.Tensor {
+			return tensor.Gather(name, parts, len(m.parts), func(row int) (int, int) { return m.parts[row][0], m.parts[row][1] })
+		}
+	}
 	return &graph.Weight{Tensor: weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}
+}
+
+// mesh is where the rows of a whole lie in its parts, whose rows lie by groups.
+type mesh struct {
+	rows  [][]int  // of a part, the row of the whole for each
+	parts [][2]int // of the whole, the part and its row for each
+}
+
+// meshOf returns the rows of h's parts in the whole; none where settings are out of range.
+func (c *weights) meshOf(h family.Habit) (m mesh) {
+	groups, shares := h.Shares(c.Values)
+	each := 0
+	for _, s := range shares {
+		if s.Rows < 1 || s.Rows > 1<<24 {
+			return mesh{}
+		}
+		each += s.Rows
+	}
+	if groups < 1 || groups > 1<<16 || groups*each > 1<<24 {
+		return mesh{}
+	}
+	m = mesh{rows: make([][]int, len(h.Woven)-1), parts: make([][2]int, groups*each)}
+	first := 0
+	for _, s := range shares {
+		for g := range groups {
+			for i := range s.Rows {
+				row := g*each + first + i
+				m.parts[row] = [2]int{s.Part, len(m.rows[s.Part])}
+				m.rows[s.Part] = append(m.rows[s.Part], row)
+			}
+		}
+		first += s.Rows
+	}
+	return m
 }
 
 // wovenHabit returns the family's habit of a woven tensor, nil for others.
 func (c *weights) wovenHabit(name string) *family.Habit {
 	for i, h := range c.Family.Habits {
-		if len(h.Woven) > 0 && strings.HasSuffix(name, "."+h.Woven[0]) {
+		if whole := c.wholeName(h); whole != "" && strings.HasSuffix(name, "."+whole) {
 			return &c.Family.Habits[i]
 		}
 	}
 	return nil
+}
+
+// wholeName returns the end of names of a habit's woven tensor in the file, "" for none.
+func (c *weights) wholeName(h family.Habit) string {
+	if c.Format == GGUF || len(h.Woven) == 0 {
+		return h.Older
+	}
+	return h.Woven[0]
 }
 
 // divided lists tensors that some programs write whole and others in parts. The rows of the parts lie in

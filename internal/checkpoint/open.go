@@ -97,7 +97,7 @@ func fromGGUF(path string, f *gguf.File) (*Checkpoint, error) {
 			return err
 		}
 		c.Ranks = c.ranks()
-		if err := meta.Read(c.Model, &c.set, f.Metadata); err != nil {
+		if err := errors.Join(meta.Read(c.Model, &c.set, f.Metadata), c.unweave()); err != nil {
 			return err
 		}
 		if c.text, err = textGGUF(f); err != nil {

@@ -45,6 +45,7 @@ var ours = map[string]map[string]string{
 		"mimo2.attention.sliding_window_pattern": "see block_count; flags are true and false, as in other architectures",
 		"tokenizer.ggml.normalizer.nfc":          "as qwen3moe",
 	},
+	"qwen3next": {"tokenizer.ggml.normalizer.nfc": "as qwen3moe"},
 	"afmoe": {
 		"afmoe.expert_weights_norm": "readers without it do not normalize; the model does, which its config.json does not say",
 		"afmoe.expert_gating_func":  "readers assume sigmoids",

@@ -213,7 +213,16 @@ type Habit struct {
 	// model has them: gate_up_proj, gate_proj, up_proj.
 	Woven []string
 	Runs  bool // rows are in sequence instead
+
+	// Shares tells how the rows lie by groups instead: each group has so many rows of a part, then of another. In a part
+	// the first rows of all groups come before the second rows. Older is GGUF's name of the whole in older files, whose
+	// parts are Ends.
+	Shares func(s Settings) (groups int, shares []Share)
+	Older  string
 }
+
+// Share is the rows of a group that belong to a part of Woven.
+type Share struct{ Part, Rows int }
 
 // Tiled describes heads that share groups: in config.json's format the heads of a group lie together, in GGUF the first
 // heads of all groups, then the second heads. Its fields are settings.

@@ -118,6 +118,7 @@ var Families = []*family.Family{
 	&jamba.Family,
 	&mimo2.Family,
 	&kimilinear.Family,
+	&qwen35.NextFamily,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -419,3 +419,36 @@ func (v woven) ReadAt(p []byte, off int64) (n int, err error) {
 	}
 	return n, nil
 }
+
+// gathered is the Source of a tensor with the rows of several.
+type gathered struct {
+	parts []Tensor
+	size  int // bytes of a row
+	rows  int
+	at    func(row int) (part, from int)
+}
+
+// Gather returns a matrix of so many rows of parts: at tells the part of a row, and its row there. All parts have the
+// same type and width. Nothing is copied.
+func Gather(name string, parts []Tensor, rows int, at func(row int) (part, from int)) Tensor {
+	t := parts[0]
+	v := gathered{parts, t.DType.RowBytes(t.Shape.Last()), rows, at}
+	t.Name, t.Shape, t.Data, t.Source, t.At = name, Shape{rows, t.Shape.Last()}, nil, v, 0
+	return t
+}
+
+// Origin returns the bytes of files behind the parts.
+func (v gathered) Origin() [][]byte { return woven{parts: v.parts}.Origin() }
+
+// ReadAt implements io.ReaderAt.
+func (v gathered) ReadAt(p []byte, off int64) (n int, err error) {
+	return ReadUnits(p, off, v.size, v.rows, func(p []byte, first int) error {
+		for i := 0; i < len(p); i += v.size {
+			part, from := v.at(first + i/v.size)
+			if err := v.parts[part].bytes(p[i:i+v.size], from*v.size); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -2,6 +2,7 @@ package qwen35
 
 import (
 	"maps"
+	"strings"
 
 	"github.com/karat-run/karat/internal/family"
 )
@@ -75,7 +76,62 @@ var MoEFamily = family.Family{
 	Expect:    family.Expect{Parts: parts},
 }
 
-// Settings of both.
+// NextFamily describes files of Qwen3-Next. A folder has queries, keys, values and gates of a DeltaNet in one matrix, by
+// groups, and does not count the layers behind the last.
+//
+// Source: transformers 5.17, models/qwen3_next/configuration_qwen3_next.py; llama.cpp, conversion/qwen.py and
+// src/models/qwen3next.cpp.
+var NextFamily = family.Family{
+	Name:  "qwen3next",
+	Title: "Qwen3-Next",
+	Model: family.Of(NewNext),
+
+	Types: []family.Type{{Name: "qwen3_next", Class: "Qwen3NextForCausalLM", Window: family.Listed, Period: 4,
+		Defaults: merge(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512.,
+			"shared_expert_intermediate_size": 512., "num_experts": 512., "top_k_experts": 10., "norm_topk_prob": true})}},
+	Fixed: map[string]any{"hidden_act": "silu", "norm_topk_prob": true, "decoder_sparse_step": 1.,
+		"attention_bias": false},
+	Idle: append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "norm_topk_prob",
+		"decoder_sparse_step"}, idle...),
+	FromConfig: func(s family.Settings, f *family.File) {
+		if list := s.List("mlp_only_layers"); s["mlp_only_layers"] != nil && (list == nil || len(list) > 0) {
+			f.Report("mlp_only_layers", "is %s, expected none", family.Show(s["mlp_only_layers"]))
+		}
+		delete(s, "mlp_only_layers")
+		delete(s, "mrope_interleaved")
+	},
+	ToConfig: func(s family.Settings) { s.Say(map[string]any{"mlp_only_layers": []any{}}) },
+	Layers:   family.Layers{Kinds: kinds},
+	Limits:   MoEFamily.Limits,
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
+	Spelling: MoEFamily.Spelling,
+
+	Keys:  append(MoEFamily.Keys[:4:4], keys[1:]...),
+	Ahead: ahead,
+	Habits: []family.Habit{MoEFamily.Habits[0], habits[0],
+		{Ends: []string{".ssm_conv1d"}, Form: family.Depthwise}, {Ends: []string{".ssm_a"}, NegExp: true},
+		{Ends: []string{".attn_qkv", ".attn_gate"}, Woven: []string{"in_proj_qkvz", "in_proj_qkv", "in_proj_z"},
+			Older: "ssm_in", Shares: func(s family.Settings) (groups int, shares []family.Share) {
+				if groups = s.Int("linear_num_key_heads"); groups > 0 {
+					keys := s.Int("linear_key_head_dim")
+					values := s.Int("linear_num_value_heads") / groups * s.Int("linear_value_head_dim")
+					shares = []family.Share{{Part: 0, Rows: keys}, {Part: 0, Rows: keys}, {Part: 0, Rows: values},
+						{Part: 1, Rows: values}}
+				}
+				return groups, shares
+			}},
+	},
+	Bare:    []string{".A_log", ".dt_bias", ".ssm_a"},
+	Shifted: shifted,
+	Rename: func(name string, _ func(string) bool) string {
+		return map[bool]string{false: name}[strings.HasPrefix(name, "mtp.")]
+	},
+
+	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "qwen2"},
+	Expect:    family.Expect{Parts: parts},
+}
+
+// Settings of all.
 var (
 	fixed = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
 	idle  = []string{"full_attention_interval", "mtp_use_dedicated_embeddings",

@@ -1,18 +1,20 @@
-// Package qwen35 is the Qwen 3.5 decoder, without and with experts.
+// Package qwen35 is the Qwen 3.5 decoder, without and with experts, and Qwen3-Next.
 //
 // Differences from Qwen 3: three of four layers are gated DeltaNets: a short convolution, then a state for
 // each head, decaying and corrected by the delta rule, then a gated norm. In the fourth, attention's queries
 // come with a gate of its output, and a quarter of a head turns, by three parts of the position. All norms
 // except the gated norm are scaled by 1+w. With experts the feed-forward part of each layer is a mixture,
 // beside a shared expert weighed by the sigmoid of its score. The router takes the softmax over all experts
-// and divides the weights of the best by their sum.
+// and divides the weights of the best by their sum. In Qwen3-Next positions have one part, decays and corrections come
+// of one matrix, and heads stay by groups.
 
 // The layer behind the last, with attention, is a head predicting further tokens (mtp): after the last norm a state
 // feeds it, then its own normed state; the embedding comes before the state. Source: vLLM,
 // vllm/model_executor/models/qwen3_5_mtp.py; llama.cpp, src/models/qwen35.cpp.
 //
 // Source: transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py;
-// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464.
+// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464. published.json of Qwen3-Next: Qwen3-Next-80B-A3B's, as public
+// readers' tests and transformers' configuration have it.
 package qwen35
 
 import (
@@ -57,11 +59,12 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn    graph.RoPEAttr
+	grouped bool          // heads behind DeltaNets stay by groups
+	Embed   *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers  []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm    *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output  *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
 }
 
 // Layer is a decoder layer, with attention or a DeltaNet.
@@ -90,13 +93,24 @@ type Attention struct {
 type DeltaNet struct {
 	QKV   *graph.Weight `gguf:"attn_qkv" hf:"in_proj_qkv"`
 	Gate  *graph.Weight `gguf:"attn_gate" hf:"in_proj_z"`
-	Beta  *graph.Weight `gguf:"ssm_beta" hf:"in_proj_b"`
-	Alpha *graph.Weight `gguf:"ssm_alpha" hf:"in_proj_a"`
+	Apart *Apart        `gguf:"" hf:""`
+	Both  *Both         `gguf:"" hf:""`
 	Conv  *graph.Weight `gguf:"ssm_conv1d" hf:"conv1d"`
 	Decay *graph.Weight `gguf:"ssm_a" hf:"A_log"`
 	Bias  *graph.Weight `gguf:"ssm_dt.bias" hf:"dt_bias"`
 	Norm  *graph.Weight `gguf:"ssm_norm" hf:"norm"`
 	Out   *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
+}
+
+// Apart is the matrices of corrections and of decays.
+type Apart struct {
+	Beta  *graph.Weight `gguf:"ssm_beta" hf:"in_proj_b"`
+	Alpha *graph.Weight `gguf:"ssm_alpha" hf:"in_proj_a"`
+}
+
+// Both is a matrix with the rows of both, group by group.
+type Both struct {
+	BetaAlpha *graph.Weight `gguf:"ssm_ba" hf:"in_proj_ba"`
 }
 
 // normEps is the epsilon of the length of a DeltaNet's queries and keys.
@@ -120,7 +134,7 @@ func New(c Config) (*Model, error) {
 		if i >= c.NumLayers || c.LayerTypes[i] == "full_attention" {
 			m.Layers[i].Attn = new(Attention)
 		} else {
-			m.Layers[i].Delta = new(DeltaNet)
+			m.Layers[i].Delta = &DeltaNet{Apart: new(Apart)}
 		}
 		if c.NumExperts > 0 {
 			m.Layers[i].MoE = new(MoE)
@@ -129,6 +143,22 @@ func New(c Config) (*Model, error) {
 		}
 	}
 	return m, err
+}
+
+// NewNext makes a Qwen3-Next whose weights are yet to be bound.
+func NewNext(c Config) (*Model, error) {
+	c.Sections = make([]int, 3)
+	m, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	m.turn.Woven, m.grouped = false, true
+	for _, l := range m.Layers {
+		if l.Delta != nil {
+			l.Delta.Apart, l.Delta.Both = nil, new(Both)
+		}
+	}
+	return m, nil
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -183,7 +213,14 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 func (d *DeltaNet) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	keys, values := m.KeyHeads*m.KeyDim, m.ValueHeads*m.ValueDim
 	z := g.Linear(d.Gate, x, values)
-	alpha, beta := g.Linear(d.Alpha, x, m.ValueHeads), g.Linear(d.Beta, x, m.ValueHeads)
+	var alpha, beta *graph.Node // [T, valueHeads]
+	if d.Both != nil {
+		per := m.ValueHeads / m.KeyHeads
+		both := g.Heads(g.Linear(d.Both.BetaAlpha, x, 2*m.ValueHeads), 2*per) // [T, keyHeads, 2·per]
+		alpha, beta = g.Slice(both, per, per), g.Slice(both, 0, per)
+	} else {
+		alpha, beta = g.Linear(d.Apart.Alpha, x, m.ValueHeads), g.Linear(d.Apart.Beta, x, m.ValueHeads)
+	}
 	qkv := g.Act(m.Act, g.Conv(d.Conv, nil, g.Linear(d.QKV, x, 2*keys+values), m.Kernel)) // [T, 2·keys + values]
 	q, k := g.Heads(g.Slice(qkv, 0, keys), m.KeyDim), g.Heads(g.Slice(qkv, keys, keys), m.KeyDim)
 	q = g.Scale(g.L2Norm(q, normEps), 1/math.Sqrt(float64(m.KeyDim)))          // [T, keyHeads, keyDim]
@@ -197,7 +234,7 @@ func (d *DeltaNet) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node
 // byTurns returns the heads of y, stored by groups, by turns: the first head of each group, then the second.
 func (m *Model) byTurns(g graph.Builder, y *graph.Node) *graph.Node {
 	per := m.ValueHeads / m.KeyHeads
-	if per == 1 {
+	if per == 1 || m.grouped {
 		return y
 	}
 	groups := g.Heads(y, per*m.ValueDim) // [T, keyHeads, per·valueDim]

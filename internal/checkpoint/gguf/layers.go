@@ -189,16 +189,25 @@ func (w *writer) fullDim() int {
 	return dim
 }
 
-// writeInterval writes the usual interval of full layers, and flags for each layer where the interval is wrong.
+// writeInterval writes the interval of full layers, the usual one with flags for each layer where there is none.
 func (w *writer) writeInterval(k family.Key) {
-	every := w.Family.Types[0].Period
-	w.put(k.GGUF, uint32(every))
-	flags, usual := make([]bool, w.Values.Int("num_hidden_layers")), true
+	flags := make([]bool, w.Values.Int("num_hidden_layers"))
 	for i := range flags {
 		flags[i] = w.kind(i) != family.FullAttention
-		usual = usual && flags[i] == ((i+1)%every != 0)
 	}
-	if !usual {
+	isEvery := func(every int) bool {
+		for i, flag := range flags {
+			if flag != ((i+1)%every != 0) {
+				return false
+			}
+		}
+		return true
+	}
+	usual := w.Family.Types[0].Period
+	if every := slices.Index(flags, false) + 1; every > 0 && !isEvery(usual) && isEvery(every) {
+		usual = every
+	}
+	if w.put(k.GGUF, uint32(usual)); !isEvery(usual) {
 		w.put(recurrent, flags)
 	}
 }
