@@ -71,30 +71,35 @@ func TestMain(m *testing.M) {
 func open(t *testing.T) *tab {
 	t.Helper()
 	shared.start.Do(func() { shared.ctx, shared.close, shared.err = browse(context.Background()) })
+	found(t, shared.err)
 	ctx, cancel := chromedp.NewContext(shared.ctx, chromedp.WithNewBrowserContext())
-	return newTab(t, ctx, cancel, shared.err)
+	return newTab(t, ctx, cancel)
 }
 
 // openAlone opens a tab in a browser of its own.
 func openAlone(t *testing.T, flags ...chromedp.ExecAllocatorOption) *tab {
 	t.Helper()
 	ctx, cancel, err := browse(t.Context(), flags...)
-	return newTab(t, ctx, cancel, err)
+	found(t, err)
+	return newTab(t, ctx, cancel)
 }
 
-func newTab(t *testing.T, ctx context.Context, cancel context.CancelFunc, err error) *tab {
+// found skips the test where err says that there is no browser, and fails it at other errors.
+func found(t *testing.T, err error) {
 	t.Helper()
-	t.Cleanup(cancel)
-	p := &tab{t: t, ctx: ctx}
-	if err == nil {
-		err = chromedp.Do(ctx)
-	}
 	if errors.Is(err, exec.ErrNotFound) {
 		golden.Lacking(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func newTab(t *testing.T, ctx context.Context, cancel context.CancelFunc) *tab {
+	t.Helper()
+	t.Cleanup(cancel)
+	p := &tab{t: t, ctx: ctx}
+	found(t, chromedp.Do(ctx))
 	if err := chromedp.Listen(ctx, p.hear); err != nil {
 		t.Fatal(err)
 	}
