@@ -128,7 +128,7 @@ export class Model {
 		};
 		if (chats) yield chunk({ role: 'assistant', content: '' });
 		for await (const e of this.#events(args, controller)) {
-			if (e.id !== undefined && args.options.top) seen.push({ ...spelled(e.token ?? e.text, e.logprob), top_logprobs: (e.top || []).slice(0, top).map(y => spelled(y.text ?? '', y.logprob)) });
+			if (e.id !== undefined && args.options.top && e.stop !== 'end') seen.push({ ...spelled(e.token ?? e.text, e.logprob), top_logprobs: (e.top || []).slice(0, top).map(y => spelled(y.text ?? '', y.logprob)) });
 			if (e.reasoning) yield chunk({ reasoning_content: e.reasoning });
 			if (e.text) yield chunk({ content: e.text });
 			if (e.call) yield chunk({ tool_calls: [{ index: calls++, id: e.call.id, type: 'function', function: { name: e.call.name, arguments: e.call.arguments } }] });
