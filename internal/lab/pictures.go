@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -243,13 +244,32 @@ func (e *Eye) taps(all map[*graph.Node][]float32) map[string]*tensor.Tensor {
 // Projected is the name of the tap of the projector's result, the rows of pictures.
 const Projected = "image.rows"
 
+// sights has the modules before the text of llama.cpp's values, by the names of its hook; %d is a layer.
+var sights = map[string]string{"layer_out": `s\.%d\.out$`, "patch_bias": `(patch_embedding|patch_embed(\.proj)?)\.out$`,
+	"inp": `patch_embedder\.input_proj\.out$`, "pos_embd": `patch_embedder\.out$`}
+
+// inSight returns the expression of the module of a value of llama.cpp before the text, sight.NAME#K.OP or
+// sight.NAME-LAYER#K.OP, nil for other names.
+func inSight(tap string) *regexp.Regexp {
+	name, ok := strings.CutPrefix(tap, "sight.")
+	name, _, _ = strings.Cut(name, "#")
+	name, layer, _ := strings.Cut(name, "-")
+	if sights[name] == "" || !ok {
+		return nil
+	}
+	re, _ := regexp.Compile(strings.ReplaceAll(sights[name], "%d", regexp.QuoteMeta(layer)))
+	return re
+}
+
 // Find returns the value before the text with the name of a tap, nil for none.
 func (e *Eye) Find(tap string) *graph.Node {
 	module := func(name string) string { return strings.TrimPrefix(strings.TrimSuffix(name, ".out"), "model.") }
+	theirs := inSight(tap)
 	for _, n := range e.Graph.Nodes {
 		switch {
 		case n.Op == graph.Patches && tap == Pixels, n == e.Graph.Result() && tap == Projected,
-			n.Op != graph.Patches && n.HF != "" && module(n.HF) == module(tap), n.Name == tap:
+			n.Op != graph.Patches && n.HF != "" && (module(n.HF) == module(tap) || theirs != nil && theirs.MatchString(n.HF)),
+			n.Name == tap:
 			return n
 		}
 	}

@@ -162,4 +162,10 @@ func TestExpectSight(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "visual.blocks.9.mlp") {
 		t.Error(err)
 	}
+	for tap, want := range map[string]string{"sight.layer_out-1#0.ADD": "model.visual.blocks.1.out",
+		"sight.patch_bias#0.ADD": "model.visual.patch_embed.out", "sight.layer_out-9#0.ADD": "", "layer_out-1": "", "sight.x": ""} {
+		if n := s.eye.Find(tap); n == nil && want != "" || n != nil && n.HF != want {
+			t.Errorf("%s is %v, want %s", tap, n, want)
+		}
+	}
 }
