@@ -4,8 +4,9 @@
 
 #include "textflag.h"
 
-// Kernels are imported, with Go's stack pointer as the only argument.
+// Kernels are imported, with Go's stack pointer as the only argument. The tier does without some.
 #define KERNEL(kernel, imported) TEXT kernel(SB), NOSPLIT, $0; JMP imported(SB)
+#define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
 
 KERNEL(·addPanelVec, ·addPanelVecImport)
 KERNEL(·addRowVec, ·addRowVecImport)
@@ -50,10 +51,6 @@ KERNEL(·sumDotsVec, ·sumDotsVecImport)
 KERNEL(·scoreKeysVec, ·scoreKeysVecImport)
 KERNEL(·addValuesVec, ·addValuesVecImport)
 KERNEL(·hasKernels, ·hasKernelsImport)
-
-// The kernels that the tier does without.
-#define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
-
 NONE(·addDotsE4M3Vec)
 NONE(·unpackDigitsVec)
 NONE(·loadE4M3Vec)

@@ -265,7 +265,7 @@ func LoadE4M3(dst []float32, src []byte) {
 
 // Fetch has memory to be read soon brought to the second cache.
 func Fetch(b []byte) {
-	if tier != generic && tier != wasm && len(b) > 0 { // generic code, for machines without assembly, has no instruction for it
+	if tier != generic && tier != wasm && len(b) > 0 { // machines without assembly have no instruction for it
 		fetch(unsafe.Pointer(&b[0]), (len(b)+63)/64)
 	}
 }

@@ -14,8 +14,10 @@ const (
 	leastExponent                     = -64
 )
 
-// rows of a panel.
-const panelRows = 16
+const (
+	panelRows = 16 // rows of a panel
+	quads     = 2  // four rows each, computed at a time
+)
 
 // kernels has the functions that kernels call.
 type kernels struct {
@@ -102,22 +104,20 @@ func (k *kernels) panels() {
 	for i := range types {
 		types[i] = i32
 	}
-	some := map[int]func(...code) code{}
-	for _, rows := range []int{4, 1} {
-		some[rows] = k.function(types, nil, func(f *fn, a []code) { k.panelRows(f, rows, a) })
+	many := []int{2, 1} // rows at a time: more do not fit the registers
+	var some []func(...code) code
+	for _, rows := range many {
+		some = append(some, k.function(types, nil, func(f *fn, a []code) { k.panelRows(f, rows, a) }))
 	}
 	k.kernel("addPanelVec", "sppppppp"+"iii", func(f *fn, a []code) {
-		acc, n, rest := a[0], a[1], a[2:]
+		acc, left, rest := a[0], f.keep(i32, shr(a[1], num(4))), a[2:]
 		q, dx, init, sums, group, groups, step := a[5], a[6], a[7], a[8], a[9], a[10], a[11]
 		columns := f.keep(i32, mul(group, groups))
-		for _, rows := range []int{4, 1} {
-			count := shr(n, num(6))
-			if rows == 1 {
-				count = andI(shr(n, num(4)), num(3))
-			}
-			f.repeat(count, func() {
-				f.do(some[rows](append([]code{acc}, rest...)...))
+		for i, rows := range many {
+			f.while(not(less(left, num(rows))), func() {
+				f.do(some[i](append([]code{acc}, rest...)...))
 				f.step(acc, rows*panelRows*4)
+				f.step(left, -rows)
 				f.set(q, add(q, mul(columns, num(2*rows))))
 				f.set(dx, add(dx, shr(mul(columns, num(rows)), num(3))))
 				f.set(init, add(init, mul(mul(groups, step), num(rows))))
@@ -127,7 +127,7 @@ func (k *kernels) panels() {
 	})
 }
 
-// panelRows multiplies rows of activations with a panel's codes, four rows of the panel at a time.
+// panelRows multiplies rows of activations with a panel's codes, two quads of rows of the panel at a time.
 func (k *kernels) panelRows(f *fn, rows int, a []code) {
 	group, groups, step := a[8], a[9], a[10]
 	columns := f.keep(i32, mul(group, groups))
@@ -144,28 +144,28 @@ func (k *kernels) panelRows(f *fn, rows int, a []code) {
 		return l
 	}
 	acc, first := a[0], f.keep(i32, num(0))
-	sum, next, ints, x := f.locals(v128, rows), f.locals(v128, rows), f.locals(v128, rows), f.locals(v128, rows)
-	bad, zero := f.local(v128), f.local(v128)
-	f.repeat(num(4), func() {
+	g := k.group(f, rows)
+	f.repeat(num(4/quads), func() {
 		codes, scale, min := f.keep(i32, add(a[1], first)), f.keep(i32, add(a[2], first)), f.keep(i32, a[3])
 		f.when(min, func() { f.set(min, add(min, first)) })
 		q, dx := advanced(a[4], mul(columns, num(2))), advanced(a[5], shr(columns, num(3)))
 		init, sums := advanced(a[6], mul(groups, step)), advanced(a[7], mul(groups, num(4)))
-		for r := range rows {
-			f.set(sum[r], load(acc, r*panelRows*4))
-		}
+		g.each(func(r, w, i int) { f.set(g.sum[i], load(acc, r*panelRows*4+16*w)) })
 		at := f.keep(i32, num(0))
 		f.repeat(groups, func() {
+			g.each(func(r, _, i int) { f.set(g.ints[i], splat32At(init[r], 0)) })
 			for r := range rows {
-				f.set(ints[r], splat32At(init[r], 0))
 				f.set(init[r], add(init[r], step))
 			}
 			f.repeat(shr(group, num(4)), func() {
-				for i := range 4 {
-					c := f.keep(v128, load(codes, 64*i))
-					even, odd := f.keep(v128, and(c, constI(0xff00ff))), f.keep(v128, shrH(c, num(8)))
+				for j := range 4 {
+					first, second := make([]code, rows), make([]code, rows)
 					for r := range rows {
-						f.set(ints[r], addI(ints[r], addI(dot(even, splat32At(q[r], 8*i)), dot(odd, splat32At(q[r], 8*i+4)))))
+						first[r], second[r] = f.keep(v128, splat32At(q[r], 8*j)), f.keep(v128, splat32At(q[r], 8*j+4))
+					}
+					for w := range quads {
+						c := f.keep(v128, load(codes, 64*j+16*w))
+						g.dots(w, f.keep(v128, and(c, constI(0xff00ff))), f.keep(v128, shrH(c, num(8))), first, second)
 					}
 				}
 				f.step(codes, 4*64)
@@ -173,48 +173,94 @@ func (k *kernels) panelRows(f *fn, rows int, a []code) {
 					f.step(q[r], 4*8)
 				}
 			})
-			for r := range rows {
-				f.set(x[r], mulV(toFloat(ints[r]), splat32At(dx[r], 0)))
+			for w := range quads {
+				f.set(g.scale[w], load(scale, 16*w))
+				f.when(min, func() { f.set(g.min[w], load(min, 16*w)) })
 			}
-			k.addGroup(f, sum, next, x, bad, zero, f.keep(v128, load(scale, 0)))
-			f.when(min, func() {
-				for r := range rows {
-					f.set(x[r], splat32At(sums[r], 0))
-					f.step(sums[r], 4)
-				}
-				k.addGroup(f, sum, next, x, bad, zero, f.keep(v128, load(min, 0)))
-				f.step(min, 64)
-			})
+			g.add(min, dx, sums)
 			f.step(scale, 64)
+			f.when(min, func() { f.step(min, 64) })
+			for r := range rows {
+				f.step(sums[r], 4)
+			}
 			f.when(not(andI(tee(at, add(at, group)), num(31))), func() {
 				for r := range rows {
 					f.step(dx[r], 4)
 				}
 			})
 		})
-		for r := range rows {
-			f.store(acc, r*panelRows*4, sum[r])
-		}
-		f.step(acc, 16)
-		f.step(first, 16)
+		g.each(func(r, w, i int) { f.store(acc, r*panelRows*4+16*w, g.sum[i]) })
+		f.step(acc, 16*quads)
+		f.step(first, 16*quads)
 	})
 }
 
-// addGroup sets sum to fma(x, scale, sum), of several rows.
-func (k *kernels) addGroup(f *fn, sum, next, x []code, bad, zero, scale code) {
-	f.set(bad, zero)
-	s := f.sides(scale)
-	for r := range sum {
-		f.fuse(next[r], bad, f.sides(x[r]), s, sum[r])
-	}
-	f.when(anyTrue(bad), func() {
-		for r := range sum {
-			f.set(next[r], k.exact(x[r], scale, sum[r]))
+// group is the locals for a group of columns: of some rows of activations with each quad, and the scales and minima of
+// each quad.
+type group struct {
+	k                      *kernels
+	f                      *fn
+	rows                   int
+	sum, x, ints, one, two []code
+	scale, min             []code
+	bad, zero              code
+}
+
+func (k *kernels) group(f *fn, rows int) *group {
+	n := rows * quads
+	l := func(n int) []code { return f.locals(v128, n) }
+	return &group{k, f, rows, l(n), l(n), l(n), l(n), l(n), l(quads), l(quads), f.local(v128), f.local(v128)}
+}
+
+func (g *group) each(do func(r, w, i int)) {
+	for r := range g.rows {
+		for w := range quads {
+			do(r, w, r*quads+w)
 		}
-	})
-	for r := range sum {
-		f.set(sum[r], next[r])
 	}
+}
+
+// dots adds products of integers: of codes of columns 0 and 2, and of 1 and 3, with four columns of each row.
+func (g *group) dots(w int, even, odd code, first, second []code) {
+	for r := range g.rows {
+		i := r*quads + w
+		g.f.set(g.ints[i], addI(g.ints[i], addI(dot(even, first[r]), dot(odd, second[r]))))
+	}
+}
+
+// add adds the group to sum, with the rows' factors at dx, and minima and sums where min is not 0.
+func (g *group) add(min code, dx, sums []code) {
+	f := g.f
+	f.set(g.bad, g.zero)
+	sides := make([][2]code, quads)
+	for w := range sides {
+		sides[w] = f.sides(g.scale[w])
+	}
+	g.each(func(r, w, i int) {
+		f.set(g.x[i], mulV(toFloat(g.ints[i]), splat32At(dx[r], 0)))
+		f.fuse(g.one[i], g.bad, f.sides(g.x[i]), sides[w], g.sum[i])
+	})
+	exact := func() {
+		g.each(func(r, w, i int) { f.set(g.one[i], g.k.exact(g.x[i], g.scale[w], g.sum[i])) })
+	}
+	f.choose(min, func() {
+		for w := range sides {
+			sides[w] = f.sides(g.min[w])
+		}
+		all := make([][2]code, g.rows)
+		for r := range all {
+			all[r] = f.both(splat32At(sums[r], 0))
+		}
+		g.each(func(r, w, i int) { f.fuse(g.two[i], g.bad, all[r], sides[w], g.one[i]) })
+		f.when(anyTrue(g.bad), func() {
+			exact()
+			g.each(func(r, w, i int) { f.set(g.two[i], g.k.exact(splat32At(sums[r], 0), g.min[w], g.one[i])) })
+		})
+		g.each(func(_, _, i int) { f.set(g.sum[i], g.two[i]) })
+	}, func() {
+		f.when(anyTrue(g.bad), exact)
+		g.each(func(_, _, i int) { f.set(g.sum[i], g.one[i]) })
+	})
 }
 
 // Codes of package simd.
@@ -262,7 +308,7 @@ func (k *kernels) rows() {
 	})
 }
 
-// chunk multiplies one row of activations with a stored chunk, four rows of the panel at a time.
+// chunk multiplies one row of activations with a stored chunk, two quads of rows of the panel at a time.
 func (k *kernels) chunk(f *fn, kind int, a []code) {
 	acc, data, scales, bytes, table := a[0], a[1], a[6], a[7], a[8]
 	groups, unit := 1, []int{codes4: 256, codesTable: 256, codes41: 320, codes42: 384, codes8: 512}[kind] // of a unit
@@ -274,67 +320,73 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 		values = f.keep(v128, load(table, 0))
 	}
 	first := f.keep(i32, num(0))
-	d, m := f.local(v128), f.local(v128)
-	sum, next, x := []code{f.local(v128)}, []code{f.local(v128)}, []code{f.local(v128)}
-	bad, zero := f.local(v128), f.local(v128)
-	f.repeat(num(4), func() {
+	d, m := f.locals(v128, quads), f.locals(v128, quads)
+	g := k.group(f, 1)
+	f.repeat(num(4/quads), func() {
 		q, dx, init, sums := f.keep(i32, a[2]), f.keep(i32, a[3]), f.keep(i32, a[4]), f.keep(i32, a[5])
 		codes := f.keep(i32, add(add(data, scales), first))
 		scale, min := f.local(i32), f.local(i32)
 		f.choose(bytes, func() {
 			words := f.keep(i32, add(data, shr(first, num(1))))
-			f.set(d, halves(load64At(words, 0)))
 			f.set(scale, add(add(data, num(32)), shr(first, num(2))))
+			for w := range quads {
+				f.set(d[w], halves(load64At(words, 8*w)))
+			}
 			f.when(sums, func() {
-				f.set(m, halves(load64At(words, 32)))
+				for w := range quads {
+					f.set(m[w], halves(load64At(words, 32+8*w)))
+				}
 				f.step(scale, 32)
-				f.set(min, add(scale, num(8*groups*panelRows)))
 			})
+			f.set(min, add(scale, num(8*groups*panelRows)))
 		}, func() {
 			f.set(scale, add(data, shr(first, num(1))))
 			f.set(min, add(scale, num(8*groups*32)))
 		})
-		f.set(sum[0], load(acc, 0))
+		g.each(func(_, w, i int) { f.set(g.sum[i], load(acc, 16*w)) })
 		f.repeat(num(8), func() { // units
-			ints := f.locals(v128, groups)
-			for g := range groups {
-				f.set(ints[g], zero)
+			for n := range groups {
+				g.each(func(_, _, i int) { f.set(g.ints[i], g.zero) })
 				f.when(init, func() {
-					f.set(ints[g], splat32At(init, 4*g))
+					g.each(func(_, _, i int) { f.set(g.ints[i], splat32At(init, 4*n)) })
 				})
-			}
-			f.codes(kind, codes, values, func(vector int, even, odd code) {
-				g := vector * groups / 8
-				f.set(ints[g], addI(ints[g], addI(dot(even, splat32At(q, 8*vector)), dot(odd, splat32At(q, 8*vector+4)))))
-			})
-			for g := range groups {
-				value := func(p, d code) code { // of a scale or minimum
-					v := f.local(v128)
+				var first, second code // activations of a vector
+				f.codes(kind, codes, n, groups, values, func(vector, w int, even, odd code) {
+					if w == 0 {
+						first, second = f.keep(v128, splat32At(q, 8*vector)), f.keep(v128, splat32At(q, 8*vector+4))
+					}
+					g.dots(w, even, odd, []code{first}, []code{second})
+				})
+				value := func(to, p code, w int, d code) { // of a scale or minimum
 					f.choose(bytes, func() {
-						f.set(v, mulV(toFloat(lowS(lowB(load32At(p, 0)))), d))
-						f.step(p, panelRows)
+						f.set(to, mulV(toFloat(lowS(lowB(load32At(p, 4*w)))), d))
 					}, func() {
-						f.set(v, halves(load64At(p, 0)))
-						f.step(p, 2*panelRows)
+						f.set(to, halves(load64At(p, 8*w)))
 					})
-					return v
 				}
-				f.set(x[0], mulV(toFloat(ints[g]), splat32At(dx, 0)))
-				k.addGroup(f, sum, next, x, bad, zero, value(scale, d))
+				for w := range quads {
+					value(g.scale[w], scale, w, d[w])
+				}
 				f.when(sums, func() {
-					f.set(x[0], splat32At(sums, 4*g))
-					k.addGroup(f, sum, next, x, bad, zero, value(min, m))
+					for w := range quads {
+						value(g.min[w], min, w, m[w])
+					}
 				})
+				g.add(sums, []code{dx}, []code{sums})
+				size := f.keep(i32, num(2*panelRows))
+				f.when(bytes, func() { f.set(size, num(panelRows)) })
+				f.set(scale, add(scale, size))
+				f.set(min, add(min, size))
+				f.when(sums, func() { f.step(sums, 4) })
 			}
 			f.step(codes, unit)
 			f.step(q, 64)
 			f.step(dx, 4)
 			f.when(init, func() { f.step(init, 4*groups) })
-			f.when(sums, func() { f.step(sums, 4*groups) })
 		})
-		f.store(acc, 0, sum[0])
-		f.step(acc, 16)
-		f.step(first, 16)
+		g.each(func(_, w, i int) { f.store(acc, 16*w, g.sum[i]) })
+		f.step(acc, 16*quads)
+		f.step(first, 16*quads)
 	})
 }
 
@@ -349,49 +401,63 @@ func moved(x code, n int) code {
 	return x
 }
 
-// codes unpacks a unit's four rows: use gets columns 0 and 2 of each four as words, and columns 1 and 3.
-func (f *fn) codes(kind int, p, table code, use func(vector int, even, odd code)) {
-	split := func(vector int, c code) {
-		x := f.keep(v128, c)
-		use(vector, and(x, constI(0xff00ff)), shrH(x, num(8)))
+// codes unpacks quads of rows, of a part of the groups of a unit: use gets columns 0 and 2 of each four as words, and
+// columns 1 and 3.
+func (f *fn) codes(kind int, p code, part, parts int, table code, use func(vector, w int, even, odd code)) {
+	vector := func(j int, value func(w int) (even, odd code)) {
+		for w := range quads {
+			even, odd := value(w)
+			use(j, w, even, odd)
+		}
+	}
+	split := func(j int, value func(w int) code) {
+		vector(j, func(w int) (even, odd code) {
+			x := f.keep(v128, value(w))
+			return and(x, constI(0xff00ff)), shrH(x, num(8))
+		})
 	}
 	if kind == codes8 {
 		for j := range 8 {
-			split(j, load(p, 64*j))
+			split(j, func(w int) code { return load(p, 16*w+64*j) })
 		}
 		return
 	}
-	var high []code
+	kept := func(at int) (l []code) {
+		for w := range quads {
+			l = append(l, f.keep(v128, load(p, at+16*w)))
+		}
+		return l
+	}
+	var high [][]code
 	for i := range map[int]int{codes41: 1, codes42: 2}[kind] {
-		high = append(high, f.keep(v128, load(p, 256+64*i)))
+		high = append(high, kept(256+64*i))
 	}
 	for i := range 4 {
-		x := f.keep(v128, load(p, 64*i))
+		x := kept(64 * i)
 		for h := range 2 {
 			j := i + 4*h
-			if kind == codesTable {
-				low := and(x, constI(0x0f0f0f0f))
-				if h == 1 {
-					low = shrB(x, num(4))
-				}
-				split(j, swizzle(table, low))
-				continue
+			switch {
+			case j*parts/8 != part:
+			case kind == codesTable && h == 0:
+				split(j, func(w int) code { return swizzle(table, and(x[w], constI(0x0f0f0f0f))) })
+			case kind == codesTable:
+				split(j, func(w int) code { return swizzle(table, shrB(x[w], num(4))) })
+			case kind == codes4:
+				vector(j, func(w int) (even, odd code) {
+					if h == 1 {
+						return and(moved(x[w], -4), constI(0x000f000f)), moved(x[w], -12)
+					}
+					return and(x[w], constI(0x000f000f)), and(moved(x[w], -8), constI(0x000f000f))
+				})
+			default:
+				split(j, func(w int) code {
+					c := and(moved(x[w], -4*h), constI(0x0f0f0f0f))
+					if kind == codes41 {
+						return or(c, and(moved(high[0][w], 4-j), constI(0x10101010)))
+					}
+					return or(c, and(moved(high[j%2][w], 4-j/2*2), constI(0x30303030)))
+				})
 			}
-			even := and(moved(x, -4*h), constI(0x000f000f))
-			odd := and(moved(x, -8), constI(0x000f000f))
-			if h == 1 {
-				odd = moved(x, -12)
-			}
-			switch kind {
-			case codes41:
-				even = or(even, and(moved(high[0], 4-j), constI(0x00100010)))
-				odd = or(odd, and(moved(high[0], -4-j), constI(0x00100010)))
-			case codes42:
-				t := high[j%2]
-				even = or(even, and(moved(t, 4-j/2*2), constI(0x00300030)))
-				odd = or(odd, and(moved(t, -4-j/2*2), constI(0x00300030)))
-			}
-			use(j, even, odd)
 		}
 	}
 }
@@ -417,7 +483,8 @@ func (k *kernels) unpacks() {
 	}{
 		{"unpack4Vec", "ss", true, false, false}, {"unpackTableVec", "ssp", true, false, false},
 		{"unpack41Vec", "ss", true, false, true}, {"unpack42Vec", "ss", true, true, false},
-		{"unpack2Vec", "ss", false, true, false}, {"unpack21Vec", "ss", false, true, true}, {"unpack1Vec", "ss", false, false, true},
+		{"unpack2Vec", "ss", false, true, false}, {"unpack21Vec", "ss", false, true, true},
+		{"unpack1Vec", "ss", false, false, true},
 	} {
 		k.kernel(u.name, u.arguments, func(f *fn, a []code) {
 			dst, n, src := a[0], a[1], a[2]
@@ -604,8 +671,7 @@ func (k *kernels) weaves() {
 			y := make([]code, panelRows)
 			for r := range panelRows / 2 {
 				a, b := x[r], x[r+8]
-				y[2*r] = f.keep(v128, shuffle(a, b, 1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23))
-				y[2*r+1] = f.keep(v128, shuffle(a, b, 1, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31))
+				y[2*r], y[2*r+1] = f.keep(v128, interleave(a, b, 0)), f.keep(v128, interleave(a, b, 8))
 			}
 			x = y
 		}
@@ -621,8 +687,8 @@ func (k *kernels) weaves() {
 		x := columns(f, a[1], a[2])
 		for word, sign := range []uint32{0, 0x80008000} {
 			lo, hi := x[2*word], x[2*word+1]
-			f.store(dst, 32*word, xor(shuffle(lo, hi, 1, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), constI(sign)))
-			f.store(dst, 32*word+16, xor(shuffle(lo, hi, 1, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), constI(sign)))
+			f.store(dst, 32*word, xor(interleave(lo, hi, 0), constI(sign)))
+			f.store(dst, 32*word+16, xor(interleave(lo, hi, 8), constI(sign)))
 		}
 		const scales, mins = 64, 64 + 8*panelRows
 		top := func(c code) code { return moved(and(c, constI(0xc0c0c0c0)), -2) }
@@ -633,6 +699,15 @@ func (k *kernels) weaves() {
 			f.store(dst, mins+16*(4+g), or(shrB(x[12+g], num(4)), top(x[8+g])))
 		}
 	})
+}
+
+// interleave takes the bytes of a and b in turn, from a byte on.
+func interleave(a, b code, from int) code {
+	var places []int
+	for i := range 8 {
+		places = append(places, from+i, from+i+16)
+	}
+	return shuffle(a, b, 1, places...)
 }
 
 // vectors has the kernels over whole vectors.
@@ -692,7 +767,7 @@ func (k *kernels) vectors() {
 		f.steps(a[1], func() {
 			x := f.keep(v128, load(a[2], 0))
 			abs := f.keep(v128, and(x, constI(0x7fffffff)))
-			h := f.keep(v128, shrI(subI(addI(addI(abs, constI(0xfff)), and(shrI(abs, num(13)), constI(1))), constI(0x38000000)), num(13)))
+			h := f.keep(v128, shrI(addI(addI(abs, constI(0xc8000fff)), and(shrI(abs, num(13)), constI(1))), num(13)))
 			f.set(h, pick(subI(addV(abs, constF(0.5)), constI(0x3f000000)), h, gtI(constI(0x38800000), abs)))
 			f.set(h, pick(constI(0x7c00), h, geI(abs, constI(0x477ff000))))
 			f.set(h, pick(or(constI(0x7e00), and(shrI(abs, num(13)), constI(0x3ff))), h, gtI(abs, constI(0x7f800000))))
@@ -811,7 +886,8 @@ func (k *kernels) quantizes() {
 	k.kernel("groupSumsVec", "sppi", func(f *fn, a []code) { // sums, q, dx, group
 		at := f.keep(i32, num(0))
 		f.repeat(a[1], func() {
-			f.storeF(a[0], 0, lane32(mulV(toFloat(sum(f, a[2], a[4])), splat32At(add(a[3], shl(shr(at, num(5)), num(2))), 0)), 0))
+			total, factor := toFloat(sum(f, a[2], a[4])), splat32At(add(a[3], shl(shr(at, num(5)), num(2))), 0)
+			f.storeF(a[0], 0, lane32(mulV(total, factor), 0))
 			f.step(a[0], 4)
 			f.set(at, add(at, a[4]))
 		})

@@ -5,6 +5,9 @@
 //	go generate ./internal/simd
 //
 // Each encoding is put together from the bit fields of the processors' manuals.
+//
+// Files in reading order: main.go, amd64.go, arm64.go (headers); kernels.go, wasm.go (the
+// tier wasm: its kernels, and the encoder).
 package main
 
 import (
