@@ -20,6 +20,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -42,8 +43,9 @@ var (
 // DefaultChunk is the number of rows of a step if Options and the backend say nothing.
 const DefaultChunk = 256
 
-// outputBytes bounds the logits of a step. A row of a vocabulary of 262,144 is a megabyte.
-const outputBytes = 64 << 20
+// outputBytes bounds the logits of a step. A row of a vocabulary of 262,144 is a megabyte. A browser counts memory that
+// nothing has touched.
+var outputBytes = map[bool]int{true: 16 << 20, false: 64 << 20}[runtime.GOOS == "js"]
 
 // Options size an engine, and say what its first plan shows. The zero value is usable.
 type Options struct {

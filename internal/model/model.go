@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/karat-run/karat/internal/arch"
 	"github.com/karat-run/karat/internal/backend"
@@ -94,9 +95,9 @@ func Open(ctx context.Context, path string, o Options) (*Model, error) {
 }
 
 // Read opens a GGUF file without a path, or all parts of a split file. The CPU needs all bytes in memory; from files
-// without Data a GPU reads large tensors in pieces, while the model is open.
+// without Data a GPU, and a browser's CPU, reads large tensors in pieces, while the model is open.
 func Read(ctx context.Context, files []gguf.Source, o Options) (*Model, error) {
-	if o.Numerics.GPU == 0 {
+	if o.Numerics.GPU == 0 && runtime.GOOS != "js" { // whose memory stays as large as it ever was
 		var err error
 		if files, err = inMemory(ctx, files, o.NoFit); err != nil {
 			return nil, err

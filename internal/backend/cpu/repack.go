@@ -25,6 +25,9 @@ type packed struct {
 // ready prepares the quantized weights of g's products for kernels. Weights stay in place for now, so that the first
 // token waits for no copy. Plans of one graph share weights.
 func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) error {
+	if err := b.readFloats(g); err != nil {
+		return err
+	}
 	var read []*graph.Weight
 	var done, total int64
 	for _, w := range quantized(g) {
@@ -35,7 +38,11 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		if b.packed[w] = m; panel.HasPlanes(m.dtype) {
+		switch b.packed[w] = m; {
+		case outside(w):
+			read, total = append(read, w), total+int64(w.Stored())
+			continue
+		case panel.HasPlanes(m.dtype):
 			b.inPlace = append(b.inPlace, w)
 		}
 		if len(m.matrices) == 1 { // of many, a token may need few
@@ -48,13 +55,55 @@ func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) 
 				return err
 			}
 		}
-		if err := b.fetch(w.Data); err != nil {
+		size := int64(len(w.Data))
+		if outside(w) {
+			size = int64(w.Stored())
+			if err := b.bring(w); err != nil {
+				return err
+			}
+		} else if err := b.fetch(w.Data); err != nil {
 			return err
 		}
-		done += int64(len(w.Data))
+		done += size
 	}
 	if progress != nil && total > 0 {
 		return progress(done, total)
+	}
+	return nil
+}
+
+// outside reports whether w is read from files by pieces: its bytes are nowhere in memory.
+func outside(w *graph.Weight) bool { return w.Source != nil && len(w.Origin()) == 0 }
+
+// readFloats reads weights outside that panels have no form for, except for tables of which a step reads few rows.
+func (b *Backend) readFloats(g *graph.Graph) error {
+	for _, n := range g.Nodes {
+		for _, w := range n.W {
+			if n.Op == graph.Embed || !outside(w) || w.CodeType().Quantized() && panel.HasPlanes(w.CodeType()) {
+				continue
+			}
+			t, err := w.Whole()
+			if err != nil {
+				return err
+			}
+			w.Tensor = t
+		}
+	}
+	return nil
+}
+
+// bring puts a weight outside into panels, since reading it in each step would take too long.
+func (b *Backend) bring(w *graph.Weight) error {
+	size, err := packedSize(w)
+	if err != nil {
+		return err
+	}
+	memory, err := b.panels.add(mmap.Anonymous(size))
+	if err == nil {
+		_, err = b.move(w, memory)
+	}
+	if b.repacked += int64(size); err != nil {
+		return fmt.Errorf("%s: %w", w.Name, err)
 	}
 	return nil
 }
@@ -181,7 +230,8 @@ func quantized(g *graph.Graph) (weights []*graph.Weight) {
 		}
 		for _, w := range n.W {
 			origin := w.Origin()
-			if w.CodeType().Quantized() && len(origin) > 0 && len(origin[0]) > 0 && !slices.Contains(weights, w) {
+			there := len(origin) > 0 && len(origin[0]) > 0 || outside(w) && panel.HasPlanes(w.CodeType())
+			if w.CodeType().Quantized() && there && !slices.Contains(weights, w) {
 				weights = append(weights, w)
 			}
 		}

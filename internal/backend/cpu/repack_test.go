@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -77,6 +79,45 @@ func TestRepackAnother(t *testing.T) {
 		if m.memory == nil || len(b.inPlace) > 0 {
 			t.Errorf("%s is in place", w.Name)
 		}
+	}
+}
+
+// TestBring: weights that lie in a file alone come into panels with the load, and floats as they are; a file that ends
+// too early is an error.
+func TestBring(t *testing.T) {
+	data := make([]byte, tensor.Q4_0.RowBytes(40*256))
+	rand.NewChaCha8([32]byte{}).Read(data)
+	graphOf := func(in tensor.Tensor, lack int64) (*graph.Graph, *graph.Weight, *graph.Weight) {
+		if in.Data == nil {
+			in.Source = io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))-lack)
+		}
+		w, f := &graph.Weight{Tensor: in}, &graph.Weight{Tensor: in}
+		w.DType, w.Shape, f.DType, f.Shape = tensor.Q4_0, tensor.Shape{40, 256}, tensor.F16, tensor.Shape{10, 256}
+		if f.Data != nil {
+			f.Data = f.Data[:10*512]
+		}
+		return &graph.Graph{Nodes: []*graph.Node{{Op: graph.Linear, W: []*graph.Weight{w}}, {Op: graph.Linear, W: []*graph.Weight{f}}}}, w, f
+	}
+	b := New(Options{Threads: 2})
+	defer b.Close()
+	g, near, _ := graphOf(tensor.Tensor{Data: data}, 0)
+	if err := errors.Join(b.ready(g, nil), b.repack(t.Context(), b.inPlace)); err != nil {
+		t.Fatal(err)
+	}
+	g, far, floats := graphOf(tensor.Tensor{}, 0)
+	var said []int64
+	if err := b.ready(g, func(done, total int64) error { said = append(said, done, total); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.packed[far].memory, b.packed[near].memory) || len(b.inPlace) > 0 || !bytes.Equal(floats.Data, data[:10*512]) {
+		t.Errorf("other panels, %d weights in place, or other floats", len(b.inPlace))
+	}
+	if n := int64(len(data)); !slices.Equal(said, []int64{0, n, n, n}) {
+		t.Errorf("progress %d of %d", said, n)
+	}
+	g, _, _ = graphOf(tensor.Tensor{}, 100)
+	if err := guard(func() error { return b.ready(g, nil) }); err == nil || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("error %v of a short file", err)
 	}
 }
 

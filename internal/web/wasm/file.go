@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 	"syscall/js"
 
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
@@ -99,28 +101,62 @@ func (f *file) piece(at int64, n int) (js.Value, error) {
 	return v, nil
 }
 
-// maxInMemory bounds the size of a model's files read into memory.
-const maxInMemory = 1 << 30
+// maxSize bounds the size of a model's files where the CPU computes: the panels of its weights have about that size, of a
+// memory of 4 GiB.
+const maxSize = 2 << 30
 
-// sources returns files in Karat's form: whole, or by pieces.
-func sources(files []*file, inMemory bool) (list []gguf.Source, err error) {
+// sources returns files in Karat's form, read by pieces.
+func sources(files []*file, onCPU bool) (list []gguf.Source, err error) {
 	var size int64
 	for _, f := range files {
 		size += f.size
+		list = append(list, gguf.Source{Name: f.name, At: &window{file: f}, Size: f.size})
 	}
-	if inMemory && size > maxInMemory {
+	if onCPU && size > maxSize {
 		return nil, fmt.Errorf("%s has %d bytes: %w: without a GPU at most %d have room", files[0].name, size,
-			gpu.ErrMemory, maxInMemory)
-	}
-	for _, f := range files {
-		s := gguf.Source{Name: f.name, At: f, Size: f.size}
-		if inMemory {
-			s.Data = make([]byte, f.size)
-			if _, err := f.ReadAt(s.Data, 0); err != nil {
-				return nil, err
-			}
-		}
-		list = append(list, s)
+			gpu.ErrMemory, maxSize)
 	}
 	return list, nil
+}
+
+// window reads a file, and small pieces close to the piece before from a copy of their surroundings: a panel takes a
+// little of each row.
+type window struct {
+	file *file
+	mu   sync.Mutex
+	data []byte
+	at   int64 // of data
+	last int64 // the end of the piece before
+}
+
+const (
+	windowSize = 4 << 20
+	windowNear = windowSize / 16 // distance between close pieces
+)
+
+// ReadAt implements io.ReaderAt.
+func (w *window) ReadAt(b []byte, at int64) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	near, end := at > w.last-windowNear && at < w.last+windowNear, at+int64(len(b))
+	if w.last = end; !near || len(b) > windowNear {
+		return w.file.ReadAt(b, at)
+	}
+	if at < w.at || end > w.at+int64(len(w.data)) {
+		from := max(0, at-windowNear)
+		size := max(0, min(windowSize, w.file.size-from))
+		w.at, w.data = from, slices.Grow(w.data[:0], int(size))[:size]
+		if n, err := w.file.ReadAt(w.data, from); n < len(w.data) {
+			w.data = w.data[:0]
+			return 0, err
+		}
+	}
+	if at > w.at+int64(len(w.data)) {
+		return 0, io.EOF
+	}
+	n := copy(b, w.data[at-w.at:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
 }

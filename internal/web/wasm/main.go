@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"runtime/debug"
 	"syscall/js"
 
 	"github.com/karat-run/karat"
@@ -20,6 +21,7 @@ import (
 )
 
 func main() {
+	debug.SetGCPercent(10) // weights are most of the heap, and the memory never shrinks
 	api := js.Global().Get("Object").New()
 	api.Set("version", karat.Version())
 	export(api, "adapters", func([]js.Value) (any, error) { return gpu.Adapters() }, nil)
