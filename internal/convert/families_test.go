@@ -46,6 +46,7 @@ var ours = map[string]map[string]string{
 		"tokenizer.ggml.normalizer.nfc":          "as qwen3moe",
 	},
 	"qwen3next": {"tokenizer.ggml.normalizer.nfc": "as qwen3moe"},
+	"phimoe":    {"phimoe.rope.scaling.attn_factor": "the converter computes it; the model's is short_mscale"},
 	"afmoe": {
 		"afmoe.expert_weights_norm": "readers without it do not normalize; the model does, which its config.json does not say",
 		"afmoe.expert_gating_func":  "readers assume sigmoids",

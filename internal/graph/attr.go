@@ -61,6 +61,7 @@ type (
 		Weigh     Weigh
 		Normalize bool    // weights are divided by their sum
 		Eps       float64 // added to the sum (LFM2: 1e-6)
+		Near      float64 // of SparseMixer: how far scores may lie below the best, as a share of the larger magnitude
 		Factor    float64 // factor of the weights, applied last; 0 for 1
 		Biased    bool
 
@@ -86,10 +87,14 @@ const (
 	SoftmaxChosen Weigh = iota // softmax of the chosen scores
 	SoftmaxAll                 // softmax of all scores, before the choice
 	SigmoidEach                // sigmoid of each score
+
+	// SparseMixer makes the weight of each choice, from the best on, by a softmax of its own: of the scores not chosen
+	// before it, without scores s below it, at m, by more than Near·max(|s|, m). (Liu et al. 2024, arXiv:2409.12136)
+	SparseMixer
 )
 
 func (w Weigh) String() string {
-	return [...]string{"softmax_chosen", "softmax_all", "sigmoid"}[w]
+	return [...]string{"softmax_chosen", "softmax_all", "sigmoid", "sparse_mixer"}[w]
 }
 
 // Form is the weights of Experts, ff being the size between them.

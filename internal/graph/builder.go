@@ -328,8 +328,8 @@ func (b Builder) RouteWith(scores *Node, k int, a RouteAttr, perExpert, bias *We
 	if k < 1 || k > from {
 		b.errorf(n, "%d of %d experts", k, from)
 	}
-	if !(math.Abs(a.Factor) <= 1e30 && a.Eps >= 0 && a.Eps <= 1) {
-		b.errorf(n, "weights of experts times %v, divided by their sum and %v", a.Factor, a.Eps)
+	if !(math.Abs(a.Factor) <= 1e30 && a.Eps >= 0 && a.Eps <= 1 && a.Near >= 0 && a.Near <= 1e30) {
+		b.errorf(n, "weights of experts times %v, divided by their sum and %v, near by %v", a.Factor, a.Eps, a.Near)
 	}
 	return n
 }

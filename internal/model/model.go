@@ -285,10 +285,14 @@ func Hidden(g *graph.Graph) *graph.Node {
 	for n.Op == graph.Softcap || n.Op == graph.Scale {
 		n = n.In[0]
 	}
+	if e := g.Nodes[0]; n.Op == graph.Add && len(n.W) == 1 && e.Op == graph.Embed &&
+		n.Shape.Size() == e.W[0].Shape[0] { // a head's bias
+		n = n.In[0]
+	}
 	if n.Op == graph.Linear {
 		return n.In[0]
 	}
-	return n
+	return g.Result()
 }
 
 // Encoder reports whether g ends in vectors of tokens, without a head for logits.

@@ -49,6 +49,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/olmoe"
 	"github.com/karat-run/karat/internal/arch/phi3"
+	"github.com/karat-run/karat/internal/arch/phimoe"
 	"github.com/karat-run/karat/internal/arch/pixtral"
 	"github.com/karat-run/karat/internal/arch/qwen2"
 	"github.com/karat-run/karat/internal/arch/qwen25vl"
@@ -119,6 +120,7 @@ var Families = []*family.Family{
 	&mimo2.Family,
 	&kimilinear.Family,
 	&qwen35.NextFamily,
+	&phimoe.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"math"
 
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/simd"
@@ -69,6 +70,10 @@ func (r *router) row(out, s []float32) {
 		r.best[j] = p[id]
 	}
 	switch {
+	case r.Weigh == graph.SparseMixer:
+		for j := range r.ids {
+			r.best[j] = r.mix(s, j)
+		}
 	case r.Weigh == graph.SoftmaxChosen:
 		simd.Softmax(r.best, r.best)
 	case r.Normalize:
@@ -91,6 +96,19 @@ func (r *router) row(out, s []float32) {
 		}
 		out[2*j], out[2*j+1] = float32(id), w
 	}
+}
+
+// mix returns the weight of choice j by graph.SparseMixer.
+func (r *router) mix(s []float32, j int) float32 {
+	best, near := s[r.ids[j]], float32(r.Near)
+	for i, v := range s {
+		far := float32(near * max(float32(math.Abs(float64(v))), best))
+		if r.p[i] = v; taken(r.ids[:j], i) || float32(best-v) > far {
+			r.p[i] = float32(math.Inf(-1))
+		}
+	}
+	simd.Softmax(r.p, r.p)
+	return r.p[r.ids[j]]
 }
 
 // choose sets ids to the best experts of the kept groups.

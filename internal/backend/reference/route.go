@@ -86,6 +86,10 @@ func (num *Numerics) weights(p []float64, chosen []int, attr graph.RouteAttr) []
 	switch {
 	case attr.Weigh == graph.SoftmaxChosen:
 		num.softmax(w, math.Inf(-1))
+	case attr.Weigh == graph.SparseMixer:
+		for i, e := range chosen {
+			w[i] = num.mix(p, chosen[:i], e, attr.Near)
+		}
 	case attr.Normalize:
 		sum = num.round(sum + attr.Eps)
 		for i := range w {
@@ -98,6 +102,18 @@ func (num *Numerics) weights(p []float64, chosen []int, attr graph.RouteAttr) []
 		}
 	}
 	return w
+}
+
+// mix returns the weight of expert e by graph.SparseMixer, chosen after others.
+func (num *Numerics) mix(s []float64, before []int, e int, near float64) float64 {
+	p := slices.Clone(s)
+	for i, v := range s {
+		if slices.Contains(before, i) || s[e]-v > near*max(math.Abs(v), s[e]) {
+			p[i] = math.Inf(-1)
+		}
+	}
+	num.softmax(p, math.Inf(-1))
+	return p[e]
 }
 
 // choose returns the experts by falling s, the experts of dropped groups at the end.

@@ -27,6 +27,9 @@ func lowerRoute(p *planner, l *lowered) {
 	v := variant{"Weigh": a.Weigh.String(), "Normalize": a.Normalize, "Eps": "", "Bias": bias != nil,
 		"Scale": scale != nil, "Groups": 0,
 		"Weighed": bias != nil || a.Best > 1}
+	if a.Weigh == graph.SparseMixer {
+		numbers["near"] = float32(a.Near)
+	}
 	if a.Eps != 0 {
 		v["Eps"] = fmt.Sprintf(" + %e", float32(a.Eps))
 	}

@@ -261,7 +261,7 @@ func variants(t *testing.T) (all []*kernel) {
 	}
 	for _, yes := range []bool{false, true} {
 		add("combine", variant{"Weighed": yes})
-		for w := graph.SoftmaxChosen; w <= graph.SigmoidEach; w++ {
+		for w := graph.SoftmaxChosen; w <= graph.SparseMixer; w++ {
 			for _, groups := range []int{0, 8} {
 				add("choose", variant{"Weigh": w.String(), "Eps": map[bool]string{true: " + 1.000000e-06"}[groups > 0], "Normalize": yes, "Bias": yes, "Scale": !yes, "Groups": groups, "Weighed": yes})
 			}

@@ -31,6 +31,7 @@ func routings() (list []operation) {
 		{Weigh: graph.SigmoidEach, Normalize: true, Groups: 4, Kept: 2, Best: 2},
 		{Weigh: graph.SigmoidEach, Normalize: true, Eps: 0.25},
 		{Weigh: graph.SoftmaxAll, Groups: 2, Kept: 1, Best: 1, Factor: 16},
+		{Weigh: graph.SparseMixer, Near: 0.5}, {Weigh: graph.SparseMixer},
 	} {
 		for _, with := range []string{"", "scale", "bias", "scale and bias"} {
 			list = append(list, operation{name: fmt.Sprintf("route/rules %d %s", i, with), bound: float,

@@ -18,7 +18,7 @@ var attributes = map[string]string{
 	"AttentionAttr.KV": "kv_share_source", "AttentionAttr.Scale": "attention_scale", "AttentionAttr.Cap": "attention_cap", "AttentionAttr.Grouped": "mask", "AttentionAttr.Bidirectional": "mask",
 	"KV.Layer": "kv_share_source", "KV.Skip": "mask", "KV.Heads": "gqa_map", "KV.Dim": "attention_scale", "KV.Window": "window_size", "KV.Chunked": "chunk_missing", "KV.ValueDim": "latent_part", "KV.Latent": "latent_part",
 	"ActAttr.Act": "activation", "ActAttr.Limit": "activation_limit", "ActAttr.Alpha": "activation_limit", "ActAttr.Plus": "activation_limit",
-	"RouteAttr.Weigh": "router_softmax", "RouteAttr.Normalize": "router_norm", "RouteAttr.Eps": "router_eps", "RouteAttr.Factor": "router_factor", "RouteAttr.Biased": "router_bias",
+	"RouteAttr.Weigh": "router_softmax", "RouteAttr.Normalize": "router_norm", "RouteAttr.Eps": "router_eps", "RouteAttr.Near": "router_softmax", "RouteAttr.Factor": "router_factor", "RouteAttr.Biased": "router_bias",
 	"RouteAttr.Groups": "router_groups", "RouteAttr.Kept": "router_groups", "RouteAttr.Best": "router_groups",
 	"ExpertsAttr.ActAttr": "activation", "ExpertsAttr.Form": "gate_up_layout", "ExpertsAttr.Biased": "bias_missing", "ExpertsAttr.OnInput": "expert_input",
 	"PoolAttr.Pooling": "pooling", "PoolAttr.Count": "pooling", "SliceAttr.Offset": "slice_part", "ScalePosAttr.Beta": "position_scale", "ScalePosAttr.Every": "position_scale", "ScalePosAttr.Shift": "position_scale",

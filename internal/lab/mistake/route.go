@@ -90,6 +90,9 @@ func otherNormalizations(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if a.Normalize {
 		computed = "does not divide the chosen weights by their sum"
 	}
+	if a.Weigh == graph.SparseMixer { // by no sum
+		return all
+	}
 	return append(all, ruled(n, computed, detail{"normalize": !a.Normalize},
 		func(b *graph.RouteAttr) { b.Normalize = !a.Normalize }))
 }
@@ -139,7 +142,11 @@ func otherWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 		func(x []float64, order []int, _ []float64) []float64 {
 			return among(softmax(x), order, slices.Repeat([]float64{cmp.Or(a.Factor, 1)}, len(x)))
 		}))
-	if a.Weigh == graph.SigmoidEach { // of a softmax of all scores it is router_norm
+	if a.Weigh == graph.SparseMixer {
+		all = append(all, ruled(n, "takes the softmax over all experts left for each choice", detail{"over": "left"},
+			func(b *graph.RouteAttr) { b.Near = 1e30 }))
+	}
+	if a.Weigh != graph.SoftmaxAll { // of a softmax of all scores it is router_norm
 		all = append(all, ruled(n, "takes the softmax of the chosen scores", detail{"over": "chosen"},
 			func(b *graph.RouteAttr) { b.Weigh = graph.SoftmaxChosen }))
 	}

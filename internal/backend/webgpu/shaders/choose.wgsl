@@ -6,6 +6,9 @@ struct Params {
 	experts: u32,
 	choices: u32,
 	factor: f32,
+{{- if eq .Weigh "sparse_mixer"}}
+	near: f32,
+{{- end}}
 {{- if .Groups}}
 	kept: u32, // groups that are chosen from
 	best: u32, // experts of a group that are summed up
@@ -139,6 +142,23 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 		let w = exp_f(out[to + 2u * j + 1u] - first);
 		sum += w;
 		out[to + 2u * j + 1u] = w;
+	}
+{{- end}}
+{{- if eq .Weigh "sparse_mixer"}}
+	for (var j = 0u; j < p.choices; j++) { // the softmax of what lies near, among those left
+		let most = out[to + 2u * j + 1u];
+		var all = 0.0;
+		for (var e = 0u; e < p.experts; e++) {
+			var before = false;
+			for (var t = 0u; t < j; t++) {
+				before = before || u32(out[to + 2u * t]) == e;
+			}
+			let s = scores[at + e];
+			if (!before && !(most - s > p.near * max(abs(s), most))) {
+				all += exp_f(s - most);
+			}
+		}
+		out[to + 2u * j + 1u] = 1.0 / all;
 	}
 {{- end}}
 	for (var j = 0u; j < p.choices; j++) {
