@@ -662,7 +662,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, mixed engine.Mixed
 	}
 	r := engine.Request{Prompt: prompt, Max: o.MaxTokens, Sample: sampling.options(s.seed), Stop: o.Stop,
 		Caller: o.Caller.engine(),
-		End:    append(s.m.opened.Checkpoint.EndOfTurn(s.m.opened.Tokenizer), o.End...),
+		End:    append(s.m.ends(), o.End...),
 		Logits: o.Logits || o.Receipt != nil, Logprob: o.Logprobs, Top: o.TopLogprobs, Decoder: decoder,
 		Grammar: within, Draft: s.draft(ctx, prompt, &o), Mixed: mixed}
 	drafts := cmp.Or(o.Draft, s.m.drafts)

@@ -51,7 +51,7 @@ func (m *Model) NewReceipt() *Receipt {
 		n := m.opened.Numerics
 		r.r.Numerics = receipt.Numerics{Precision: n.Precision, KV: n.KV, GPU: n.GPU > 0}
 		if n.GPU > 0 {
-			r.r.Distance = gpuDistance
+			r.r.Distance = receipt.MaxDistance
 		}
 		blend, err := m.blend(o.Adapters)
 		if err != nil {
@@ -66,14 +66,20 @@ func (m *Model) NewReceipt() *Receipt {
 				r.r.Form = &receipt.Form{Kind: o.Grammar.kind, Source: o.Grammar.source}
 			}
 		}
+		own := m.ends()
+		for _, id := range o.End {
+			if !slices.Contains(own, id) && !slices.Contains(r.r.Ends, int32(id)) {
+				r.r.Ends = append(r.r.Ends, int32(id))
+			}
+		}
 		r.r.Sampling, r.r.Prompt = noted(from, s.seed), slices.Clone(prompt)
 		return nil
 	}
 	return r
 }
 
-// gpuDistance bounds the difference of log-probabilities between GPUs and the CPU. (docs/webgpu.md: KL at most 1e-6)
-const gpuDistance = 1e-2
+// ends returns the tokens that end the model's turn.
+func (m *Model) ends() []int { return m.opened.Checkpoint.EndOfTurn(m.opened.Tokenizer) }
 
 // factors returns the factors of a request's adapters by their names.
 func (m *Model) factors(chosen map[string]float64) map[string]float64 {
@@ -256,14 +262,15 @@ type Verdict struct {
 	Findings []ReceiptFinding `json:"findings"` // none: the answer is verified
 	Tokens   int              `json:"tokens"`   // verified tokens of the answer
 	Signed   bool             `json:"signed"`   // by the key in the receipt
+	Bits     bool             `json:"bits"`     // logits were compared by their bits; else log-probabilities, of a GPU
 	Draws    bool             `json:"draws"`    // each token was also chosen again from its logits
 	Distance float64          `json:"distance"` // greatest difference of log-probabilities, of an answer from a GPU
 }
 
 // ReceiptFinding is a way in which a receipt and a model differ.
 type ReceiptFinding struct {
-	// Kind is tampered, unsigned, signer, model, quantization, weights, vocabulary, template, adapters, engine or
-	// choice.
+	// Kind is tampered, unsigned, signer, model, quantization, weights, vocabulary, template, adapters, end, engine
+	// or choice.
 	Kind string `json:"kind"`
 	At   int    `json:"at"` // token of the answer, from 0; -1 for the whole
 	Text string `json:"text"`
@@ -302,6 +309,9 @@ func (m *Model) Verify(ctx context.Context, r *Receipt, o VerifyOptions) (*Verdi
 		!r.r.Numerics.GPU && r.r.Numerics.KV != m.opened.Numerics.KV {
 		return nil, fmt.Errorf("the answer is computed again as %s, with %q for keys and values (Receipt.Numerics), "+
 			"and this model computes as %s, with %q", precision, kv, m.opened.Numerics.Precision, m.opened.Numerics.KV)
+	}
+	if m.opened.Numerics.GPU > 0 && !r.r.Numerics.GPU {
+		return nil, errors.New("the answer's bits are the CPU's, and this model computes on a GPU")
 	}
 	// Reading all weights takes a thread as long as some steps, so both begin at once.
 	computing, stop := context.WithCancel(ctx)
@@ -365,7 +375,27 @@ func (v *Verdict) parts(ctx context.Context, m *Model, r *receipt.Receipt, templ
 	case hash != r.AdaptersHash:
 		v.find("adapters", -1, "the answer is of other weights of the adapters")
 	}
+	v.end(m, r)
 	return len(v.Findings) == 0, nil
+}
+
+// end compares the answer's end with the tokens that end an answer.
+func (v *Verdict) end(m *Model, r *receipt.Receipt) {
+	ends, vocab := m.ends(), m.opened.Graph.Result().Shape.Size()
+	for at, id := range r.Answer {
+		over := slices.Contains(ends, int(id)) || slices.Contains(r.Ends, id)
+		switch last := at == len(r.Answer)-1; {
+		case int(id) >= vocab:
+			v.find("choice", at, "token %d: %d is no token of the model", at, id)
+		case over && !last:
+			v.find("end", at, "token %d ends the answer, and the receipt's answer goes on", at)
+		case last && (over && r.End != string(StopEnd) && r.End != string(StopString) || !over && r.End == string(StopEnd)):
+			v.find("end", at, "the last token ends the answer: %t, and the reason of the end is %q", over, r.End)
+		default:
+			continue
+		}
+		return
+	}
 }
 
 // blendOf returns the adapters of a receipt: nil for none.
@@ -410,7 +440,7 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 	if err != nil {
 		return err
 	}
-	v.Draws = checkers[0].sampler != nil
+	v.Bits, v.Draws = !r.Numerics.GPU, checkers[0].sampler != nil
 	s := m.NewSession()
 	defer s.Close()
 	blend, err := m.blendOf(r)

@@ -3,6 +3,7 @@ package karat_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"math"
 	"path/filepath"
@@ -87,7 +88,7 @@ func TestReceipts(t *testing.T) {
 		r := receiptOf(t, m, o, key)
 		v := verdict(t, alone, edited(t, r, func(map[string]any) {}), karat.VerifyOptions{Key: key.Public().(ed25519.PublicKey)})
 		_, n := r.Tokens()
-		if !v.Verified() || !v.Signed || !v.Draws || v.Tokens != n || n < 5 {
+		if !v.Verified() || !v.Signed || !v.Bits || !v.Draws || v.Tokens != n || n < 5 {
 			t.Errorf("%s: %+v", name, v)
 		}
 		b, err := r.Bytes()
@@ -168,6 +169,10 @@ func TestReceiptFindings(t *testing.T) {
 		"other token":   {m, unsigned(func(f map[string]any) { f["answer"].([]any)[4] = 9 }), karat.VerifyOptions{}, "choice", 4},
 		"other draw":    {m, unsigned(func(f map[string]any) { at(f, "sampling")["temperature"] = 9 }), karat.VerifyOptions{}, "choice", 0},
 		"other logits":  {m, unsigned(func(f map[string]any) { f["logits"] = "AAAA" + f["logits"].(string)[4:] }), karat.VerifyOptions{}, "engine", 0},
+		"no token":      {m, unsigned(func(f map[string]any) { f["form"], f["answer"].([]any)[29] = map[string]any{"kind": "other"}, 1<<30 }), karat.VerifyOptions{}, "choice", 29},
+		"end":           {m, unsigned(func(f map[string]any) { f["end"] = "end" }), karat.VerifyOptions{}, "end", 29},
+		"length":        {m, edited(t, chat, func(f map[string]any) { f["end"] = "length" }), karat.VerifyOptions{}, "end", 4},
+		"goes on":       {m, longer(t, m, chat), karat.VerifyOptions{}, "end", 4},
 		"token skipped": {m, unsigned(func(f map[string]any) { f["answer"].([]any)[4] = 9 }), karat.VerifyOptions{Positions: []int{5}}, "engine", 5},
 	} {
 		v := verdict(t, c.m, c.r, c.o)
@@ -193,6 +198,62 @@ func TestReceiptFindings(t *testing.T) {
 	}
 }
 
+// longer returns the receipt of an answer that goes on behind its end, each logit right.
+func longer(t *testing.T, m *karat.Model, r *karat.Receipt) *karat.Receipt {
+	t.Helper()
+	return edited(t, r, func(f map[string]any) {
+		var ids []int
+		for _, id := range slices.Concat(f["prompt"].([]any), f["answer"].([]any)) {
+			ids = append(ids, int(id.(float64)))
+		}
+		more := m.NewReceipt()
+		for _, err := range m.GenerateIDs(t.Context(), ids, karat.GenerateOptions{MaxTokens: 3, Sampling: &karat.Sampling{}, Receipt: more}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		edited(t, more, func(g map[string]any) {
+			f["answer"], f["end"] = slices.Concat(f["answer"].([]any), g["answer"].([]any)), g["end"]
+			f["logits"] = both(t, f["logits"], g["logits"])
+		})
+	})
+}
+
+// both returns the base64 of a's and b's bytes.
+func both(t *testing.T, a, b any) string {
+	t.Helper()
+	var all []byte
+	for _, text := range []any{a, b} {
+		bytes, err := base64.StdEncoding.DecodeString(text.(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, bytes...)
+	}
+	return base64.StdEncoding.EncodeToString(all)
+}
+
+// TestReceiptEnds: tokens that end an answer by request are in its receipt.
+func TestReceiptEnds(t *testing.T) {
+	m := loadReceipts(t, demo, karat.Options{})
+	r := receiptOf(t, m, karat.GenerateOptions{Sampling: &karat.Sampling{}, MaxTokens: 5}, nil)
+	var fifth int
+	edited(t, r, func(f map[string]any) { fifth = int(f["answer"].([]any)[4].(float64)) })
+	r = receiptOf(t, m, karat.GenerateOptions{Sampling: &karat.Sampling{}, End: []int{fifth, fifth}}, nil)
+	if v := verdict(t, m, r, karat.VerifyOptions{}); !v.Verified() || v.Tokens > 5 {
+		t.Errorf("%+v", v)
+	}
+	r = edited(t, r, func(f map[string]any) {
+		if f["end"] != "end" || len(f["ends"].([]any)) != 1 {
+			t.Errorf("end %v of %v", f["end"], f["ends"])
+		}
+		delete(f, "ends")
+	})
+	if v := verdict(t, m, r, karat.VerifyOptions{}); len(v.Findings) != 1 || v.Findings[0].Kind != "end" {
+		t.Errorf("without its end: %+v", v)
+	}
+}
+
 // TestReceiptOfGPU: the log-probabilities of a GPU's answer are compared within a distance.
 func TestReceiptOfGPU(t *testing.T) {
 	m, exact := loadReceipts(t, demo, karat.Options{}), loadReceipts(t, demo, karat.Options{Precision: karat.Float32})
@@ -212,7 +273,7 @@ func TestReceiptOfGPU(t *testing.T) {
 			f["logprobs"] = moved
 		})
 		v := verdict(t, exact, r, karat.VerifyOptions{})
-		if kind == "" && v.Verified() && v.Distance > 0 && v.Distance < 0.01 && !v.Draws {
+		if kind == "" && v.Verified() && v.Distance > 0 && v.Distance < 0.01 && !v.Draws && !v.Bits {
 			continue
 		}
 		if kind == "" || len(v.Findings) != 1 || v.Findings[0].Kind != kind || v.Findings[0].At != 3 {

@@ -210,7 +210,7 @@ func (f *verifyFlags) print(x *call, path string, r *karat.Receipt, v *karat.Ver
 	_, answer := r.Tokens()
 	how := "the same bits"
 	switch {
-	case v.Distance > 0:
+	case !v.Bits:
 		how = fmt.Sprintf("log-probabilities within %.2g", v.Distance)
 	case v.Draws:
 		how += " and the same choices"

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +25,9 @@ const Version = 1
 
 // MaxBytes bounds a receipt's text.
 const MaxBytes = 64 << 20
+
+// MaxDistance bounds Distance. (docs/webgpu.md: KL at most 1e-6)
+const MaxDistance = 1e-2
 
 // Receipt says how one answer was made. All hashes are SHA-256.
 type Receipt struct {
@@ -38,10 +42,11 @@ type Receipt struct {
 
 	Sampling Sampling `json:"sampling"`
 	Form     *Form    `json:"form,omitempty"` // form of the text; absent for any text
+	Ends     []int32  `json:"ends,omitempty"` // tokens that end the answer, beside the model's own
 
 	Prompt []int32 `json:"prompt"`
 	Answer []int32 `json:"answer"`
-	End    string  `json:"end"`    // reason of the answer's end
+	End    string  `json:"end"`    // reason of the answer's end: end, stop, length, or "" for an answer left early
 	Logits []byte  `json:"logits"` // of each token of Answer the Digest of the logits behind its choice
 
 	// Logprobs are natural logarithms of the tokens' probabilities, where other machines may have other bits: on GPUs.
@@ -211,7 +216,51 @@ func Read(from io.Reader) (*Receipt, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("text behind the receipt")
 	}
-	return r, r.check()
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return r, r.named(b)
+}
+
+// named returns an error unless the fields of r's text are those that Bytes writes. Go's decoder also takes other cases
+// of letters, and the last of two fields: another reader of such a text would see another receipt than the signed one.
+func (r *Receipt) named(text []byte) error {
+	own, err := r.Bytes()
+	if err != nil {
+		return err
+	}
+	got, want := fields(text), fields(own)
+	for i, name := range got {
+		if _, ok := slices.BinarySearch(want, name); !ok || i > 0 && name == got[i-1] {
+			return fmt.Errorf("field %s: empty, written twice or in other letters", name)
+		}
+	}
+	return nil
+}
+
+// fields returns the paths of the fields in a receipt's text, sorted.
+func fields(text []byte) (all []string) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	var walk func(path string)
+	walk = func(path string) { // no deeper than Receipt
+		switch t, _ := d.Token(); t {
+		case json.Delim('{'):
+			for d.More() {
+				name, _ := d.Token()
+				all = append(all, fmt.Sprintf("%s/%q", path, name))
+				walk(all[len(all)-1])
+			}
+			d.Token()
+		case json.Delim('['):
+			for d.More() {
+				walk(path)
+			}
+			d.Token()
+		}
+	}
+	walk("")
+	slices.Sort(all)
+	return all
 }
 
 // check returns an error unless the parts fit each other.
@@ -221,12 +270,18 @@ func (r *Receipt) check() error {
 		return fmt.Errorf("receipt %d: this program reads receipts of version %d", r.Version, Version)
 	case len(r.Prompt) == 0:
 		return errors.New("prompt: no tokens")
+	case n == 0:
+		return errors.New("answer: no tokens")
+	case slices.Min(r.Prompt) < 0 || slices.Min(r.Answer) < 0:
+		return errors.New("prompt or answer: a negative token")
+	case !slices.Contains([]string{"", "end", "stop", "length"}, r.End):
+		return fmt.Errorf("end: %q is not known", r.End)
 	case len(r.Logits) != n*DigestSize:
 		return fmt.Errorf("logits: %d bytes for %d tokens, want %d each", len(r.Logits), n, DigestSize)
 	case r.Numerics.GPU && len(r.Logprobs) != n:
 		return fmt.Errorf("logprobs: %d for %d tokens of a GPU", len(r.Logprobs), n)
-	case !(r.Distance >= 0 && r.Distance <= 1):
-		return fmt.Errorf("distance: %v is not from 0 to 1", r.Distance)
+	case !(r.Distance >= 0 && r.Distance <= MaxDistance):
+		return fmt.Errorf("distance: %v is not from 0 to %g", r.Distance, MaxDistance)
 	}
 	return nil
 }

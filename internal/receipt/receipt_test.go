@@ -81,7 +81,9 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{"": "empty", string(b[:40]): "early"} {
+	none := strings.NewReplacer(`"answer":[3,4]`, `"answer":[]`, `"logits":"`, `"logits":"","l":"`).Replace(string(b))
+	none = strings.Replace(none, none[strings.Index(none, `,"l":"`):strings.Index(none, `,"key"`)], "", 1)
+	for text, want := range map[string]string{"": "empty", string(b[:40]): "early", none: "answer: no tokens"} {
 		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -91,6 +93,11 @@ func TestRead(t *testing.T) {
 		{`"answer":[3,4]`, `"answer":[3]`, "logits"}, {`"program"`, `"pogrom"`, "pogrom"},
 		{`"kv":""`, `"kv":"","gpu":true`, "logprobs"}, {`"end"`, `"distance":-1,"end"`, "distance"},
 		{`"weights":"e`, `"weights":"E`, "lower"}, {`"weights":"`, `"weights":"00`, "66"}, {`}` + "\n", `}1`, "behind"},
+		{`"answer":[3,4]`, `"answer":[9,9],"ANSWER":[3,4]`, "ANSWER"}, {`"answer"`, `"Answer"`, "Answer"},
+		{`"answer":[3,4]`, `"answer":[9,9],"answer":[3,4]`, "answer"}, {`"weights"`, `"Weights"`, "Weights"},
+		{`"types":{"F32":2}`, `"types":{"F32":9},"types":{"F32":2}`, "types"}, {`"F32":2`, `"F32":9,"F32":2`, "F32"},
+		{`"end":"end"`, `"end":"End"`, "end"}, {`[3,4]`, `[3,-4]`, "negative"}, {`[1,2]`, `[-1,2]`, "negative"},
+		{`"end"`, `"distance":0.5,"end"`, "distance"},
 	} {
 		text := strings.Replace(string(b), c[0], c[1], 1)
 		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), c[2]) {
