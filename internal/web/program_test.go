@@ -91,6 +91,50 @@ func TestProgram(t *testing.T) {
 	}
 }
 
+// spy runs in the worker before the site's script: it may take the vectors from the browser, and tells how many
+// instances of the kernels were made.
+const spy = `
+let made = 0;
+if (typeof document === 'undefined') {
+	WebAssembly.Instance = new Proxy(WebAssembly.Instance, { construct(Instance, a) { made++; return new Instance(...a); } });
+	addEventListener('message', e => { if (e.data.op === 'made') { e.stopImmediatePropagation(); postMessage({ id: e.data.id, result: made }); } });
+} else {
+	globalThis.Worker = class extends Worker { constructor(...a) { super(...a); globalThis.engineWorker = this; } };
+}
+`
+
+// TestKernels: with kernels and without, the page's program says the same tokens with the same log-probabilities.
+func TestKernels(t *testing.T) {
+	golden.SkipFast(t, "the program is built first")
+	site := karatSite(t)
+	var said [2]string
+	for i, js := range []string{spy, spy + "WebAssembly.validate = () => false;\n"} {
+		x := Site{files: slices.Clone(site.files), policy: site.policy}
+		x.files[1].Data = append([]byte(js), x.files[1].Data...)
+		s := httptest.NewServer(x.Handler())
+		defer s.Close()
+		p := open(t)
+		p.visit(s.URL)
+		said[i] = do[string](p, `localStorage.setItem('backend', 'cpu'); await ready(120);
+			const call = (op, args) => new Promise((ok, no) => {
+				const id = 'test ' + op, tokens = [];
+				engineWorker.addEventListener('message', function hear({ data }) {
+					if (data.id !== id) return;
+					if (data.event !== undefined) return tokens.push(data.event);
+					engineWorker.removeEventListener('message', hear);
+					data.error ? no(new Error(data.error.message)) : ok([data.result, tokens]);
+				});
+				engineWorker.postMessage({ id, op, args });
+			});
+			const [made] = await call('made');
+			const [, tokens] = await call('generate', { prompt: 'The color of the sky is', options: { maxTokens: 24, top: 3, sampling: { temperature: 0 } } });
+			return made + ' ' + JSON.stringify(tokens);`)
+	}
+	if !strings.HasPrefix(said[0], "2 [") || said[1] != "0"+said[0][1:] || strings.Count(said[0], "logprob") < 24*4 {
+		t.Errorf("with kernels: %s\nwithout: %s", said[0], said[1])
+	}
+}
+
 // demo is the demo model and its record; with -short without its three longest prompts,
 // which have most of the tokens.
 func demo(t *testing.T) (files []File) {
