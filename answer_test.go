@@ -137,6 +137,9 @@ func TestComplete(t *testing.T) {
 	if len(seen) != a.GeneratedTokens || strings.Join(seen, "") != a.Text {
 		t.Errorf("OnToken sees %q of %q", seen, a.Text)
 	}
+	if done, total := s.Progress(); done != total || total != a.PromptTokens {
+		t.Errorf("%d of %d tokens of the prompt are read, and it has %d", done, total, a.PromptTokens)
+	}
 	if err != nil || a.GeneratedTokens != 12 || a.PromptTokens != 7 || a.CachedTokens != 0 || a.Stop != karat.StopLength || a.Text == "" || spelled(a.Message.Parts) != "Text "+a.Text {
 		t.Fatalf("%+v, %v", a, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/karat-run/karat/internal/chat"
@@ -229,6 +230,7 @@ type Session struct {
 	m            *Model
 	s            *engine.Sequence
 	prompt, kept int
+	reads        atomic.Int64 // prompt, for Progress
 	seed         uint64
 	tail         string         // the end of the prompt's text
 	drafter      *draft.Drafter // of the running request; nil for none
@@ -249,6 +251,13 @@ func (s *Session) Close() {
 // PromptTokens returns the number of tokens of the last request's prompt, and the number kept by the session from
 // before. Both are 0 if the prompt did not fit the context.
 func (s *Session) PromptTokens() (tokens, cached int) { return s.prompt, s.kept }
+
+// Progress returns how many tokens of the running request's prompt are computed or kept, and of how many. Unlike the
+// other methods, Progress may be called beside a request, without Hooks.
+func (s *Session) Progress() (done, total int) {
+	total = int(s.reads.Load())
+	return min(s.s.Computed(), total), total
+}
 
 // Seed returns the seed of the last request's draws: Sampling.Seed, or the seed drawn in its place.
 func (s *Session) Seed() uint64 { return s.seed }
@@ -670,6 +679,7 @@ func (s *Session) follow(ctx context.Context, prompt []int32, mixed engine.Mixed
 		r.Force = s.m.force
 	}
 	s.prompt, s.kept = len(prompt), kept
+	s.reads.Store(int64(len(prompt)))
 	defer func() {
 		if s.drafter != nil { // as large as the text
 			s.drafts, s.drafter = s.drafter.Counts(), nil

@@ -80,6 +80,8 @@ interface Sampling {
 	model?: string; n?: 1; response_format?: ResponseFormat;
 	/** Asks for a receipt of the answer, which `verify` checks. */
 	receipt?: boolean;
+	/** Hears how many tokens of the prompt are read, four times a second. */
+	onPrompt?: (progress: { have: number; size: number }) => void;
 	stream_options?: { include_usage?: boolean } | null;
 }
 

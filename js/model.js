@@ -6,7 +6,7 @@ const now = () => Math.floor(Date.now() / 1000);
 
 // Fields of a request, and their names in the engine.
 const SAMPLING = { temperature: 'temperature', top_p: 'topP', top_k: 'topK', min_p: 'minP', presence_penalty: 'presencePenalty', frequency_penalty: 'frequencyPenalty', repetition_penalty: 'repeatPenalty', repeat_last_n: 'repeatLast', seed: 'seed' };
-const KNOWN = new Set([...Object.keys(SAMPLING), 'model', 'messages', 'prompt', 'stream', 'stream_options', 'max_tokens', 'max_completion_tokens', 'stop', 'logprobs', 'top_logprobs', 'n', 'response_format', 'tools', 'tool_choice', 'parallel_tool_calls', 'chat_template_kwargs', 'continue_final_message', 'receipt', 'user', 'store', 'metadata']);
+const KNOWN = new Set([...Object.keys(SAMPLING), 'model', 'messages', 'prompt', 'stream', 'stream_options', 'max_tokens', 'max_completion_tokens', 'stop', 'logprobs', 'top_logprobs', 'n', 'response_format', 'tools', 'tool_choice', 'parallel_tool_calls', 'chat_template_kwargs', 'continue_final_message', 'receipt', 'onPrompt', 'user', 'store', 'metadata']);
 
 const bad = message => trouble('request', message);
 
@@ -76,6 +76,8 @@ export class Model {
 				const r = await this.#ask(op, args, event);
 				signal?.throwIfAborted();
 				return r;
+			} catch (e) {
+				throw signal?.aborted ? signal.reason : e;
 			} finally {
 				signal?.removeEventListener('abort', stop);
 			}
@@ -129,6 +131,7 @@ export class Model {
 		if (chats) yield chunk({ role: 'assistant', content: '' });
 		for await (const e of this.#events(args, controller)) {
 			if (e.id !== undefined && args.options.top && e.stop !== 'end') seen.push({ ...spelled(e.token ?? e.text, e.logprob), top_logprobs: (e.top || []).slice(0, top).map(y => spelled(y.text ?? '', y.logprob)) });
+			if (e.prompt) body.onPrompt?.(e.prompt);
 			if (e.reasoning) yield chunk({ reasoning_content: e.reasoning });
 			if (e.text) yield chunk({ content: e.text });
 			if (e.call) yield chunk({ tool_calls: [{ index: calls++, id: e.call.id, type: 'function', function: { name: e.call.name, arguments: e.call.arguments } }] });

@@ -48,8 +48,20 @@ const operations = {
 	render: exclusive(({ messages, options = {} }) => loaded().render(messages, options)),
 	tokenize: exclusive(({ text }) => loaded().tokenize(text, false)),
 	generate: exclusive(async ({ prompt, options }, tell, signal) => {
-		const r = await loaded().generate(prompt, { ...options, signal }, token => tell(token));
-		return { ...r, stats: await model.stats() };
+		const read = () => { // how far the prompt is read
+			const [have, size] = model?.progress?.() ?? [0, 0];
+			if (have < size) tell({ prompt: { have, size } });
+		};
+		const watch = setInterval(read, 250);
+		try {
+			const r = await loaded().generate(prompt, { ...options, signal }, token => {
+				clearInterval(watch);
+				tell(token);
+			});
+			return { ...r, stats: await model.stats() };
+		} finally {
+			clearInterval(watch);
+		}
 	}),
 	reset: exclusive(() => loaded().reset()),
 	time: exclusive(({ on }) => karatGPU.time(on)), // of kernels; it gives what those so far took

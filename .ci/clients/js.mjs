@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { Output, embed, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
-import { answer, question, weather } from './asked.mjs';
+import { answer, code, question, weather } from './asked.mjs';
 import { root, url } from './checked.mjs';
 
 const folder = process.env.KARAT_JS, parrots = process.env.KARAT_PARROTS;
@@ -63,6 +63,11 @@ async function bits() {
   const { embedding } = await embed({ model: karat.embedding(model), value: 'a', providerOptions: { karat: { pooling: 'mean' } }, maxRetries: 0 });
   assert.equal(embedding.length, 256);
   assert.equal((await model.prove()).inside, true);
+  const stop = new AbortController(), read = [];
+  await assert.rejects(model.completions.create({ prompt: 'word '.repeat(900), onPrompt: (x) => { read.push(x); stop.abort(); } }, { signal: stop.signal }), { name: 'AbortError' });
+  assert(read[0].have < read[0].size && read[0].size > 900);
+  for await (const chunk of await model.completions.create({ ...body, messages: undefined, top_logprobs: undefined, logprobs: 1, prompt: code, max_tokens: 4000, stream: true })) if (chunk.choices[0].text) break;
+  assert.equal((await model.tokenize(code)).length, 5); // the model is free again
   model.close();
 }
 

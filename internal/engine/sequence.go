@@ -77,6 +77,12 @@ func (s *Sequence) leave() {
 // Len returns the number of tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
+// Computed returns the number of tokens with keys and values. It may be called beside a request.
+func (s *Sequence) Computed() (n int) {
+	s.locked(func(*Engine) { n = s.seat.Pages.Len() })
+	return n
+}
+
 // As begins a request, and sets the sender.
 func (s *Sequence) As(c Caller) {
 	s.locked(func(*Engine) { s.seat.Caller, s.started = c, time.Time{} })

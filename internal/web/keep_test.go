@@ -61,7 +61,7 @@ const keeping = `
 func TestStopFirst(t *testing.T) {
 	t.Parallel()
 	p, _ := visited(t)
-	said := do[string](p, keeping+`ask('wait'); await until('the question', () => document.querySelector('.typing') && $('#stop').checkVisibility()); $('#stop').click(); `+rest+`
+	said := do[string](p, keeping+`ask('wait'); await until('the question', () => document.querySelector('.typing') && $('#stop').checkVisibility()); await until('how far the prompt is read', () => text('.turn.assistant .stats') === 'reading 340 of 1,200 tokens'); $('#stop').click(); `+rest+`
 		const left = answers().length + ' ' + $('#say').value; return left + ' ' + JSON.stringify(await prompt())`)
 	if want := `0 wait [{"role":"user","content":"prompt"}]`; said != want {
 		t.Errorf("got %s, want %s", said, want)

@@ -212,7 +212,8 @@ async function stream(talk, said, begun) {
 	said.tokens ||= [];
 	if (begun) said.tokens = said.tokens.slice();
 	body.classList.add('typing');
-	const wait = setInterval(() => { if (!first) say(line, 'reading', { seconds: () => number(Math.round((performance.now() - began) / 1000)) }); }, 1000);
+	let read; // how far the prompt is read, {have, size} in tokens
+	const wait = setInterval(() => { if (!first) read ? say(line, 'readingTokens', { have: read.have, size: read.size }) : say(line, 'reading', { seconds: () => number(Math.round((performance.now() - began) / 1000)) }); }, 1000);
 	const hear = end => {
 		const cut = end ? unsaid.length : unsaid.search(/[.!?؟。\n][^.!?]*$/) + 1;
 		if (cut > 0 && unsaid.slice(0, cut).trim()) announce(unsaid.slice(0, cut));
@@ -228,6 +229,7 @@ async function stream(talk, said, begun) {
 	let r;
 	try {
 		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), continue: !!begun && !plain } }, token => {
+			if (token.prompt) return void (read = token.prompt);
 			first ||= performance.now();
 			const list = token.tokens ?? (token.id === undefined ? [] : [{ text: token.token ?? token.text, logprob: token.logprob, top: token.top }]);
 			tokens += list.length;

@@ -71,6 +71,7 @@ const model = {
 		}
 		return { text: words.slice(0, n).join(''), stop, prompt: ids.length, kept, tokens: n, promptSeconds: 0.05, seconds: n * 0.02 };
 	},
+	progress: () => [340, 1200],
 	async embed(texts) { return { vectors: texts.map((_, i) => [1, i]), tokens: texts.length }; },
 	async verify() { return { findings: [], tokens: 3, signed: false, draws: true, distance: 0, verified: true }; },
 	async reset() { seen = []; },

@@ -246,7 +246,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 		}
 	}
 	if errors.Is(err, context.Canceled) {
-		g.Stop = "aborted"
+		g.Stop, err = "aborted", nil
 	} else if err != nil {
 		return nil, err
 	}

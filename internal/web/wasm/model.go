@@ -104,6 +104,10 @@ func (m *model) object() (js.Value, error) {
 			return nil
 		})
 	}
+	o.Set("progress", js.FuncOf(func(js.Value, []js.Value) any { // beside another call
+		done, total := m.session.Progress()
+		return []any{done, total}
+	}))
 	export(o, "close", func([]js.Value) (any, error) {
 		m.busy.Lock()
 		defer m.busy.Unlock()
