@@ -222,6 +222,21 @@ func binPrompt(logits, ids []byte) (*Prompt, error) {
 	return p, p.addIDs(&tensor.Tensor{DType: tensor.I32, Shape: tensor.Shape{len(ids) / 4}, Data: ids})
 }
 
+// steps returns a note where passes of r may go on from the pass before, as decoding does: these are no prompts.
+func steps(r *Record) []string {
+	n := 0
+	for _, p := range r.Prompts {
+		if len(p.IDs) == 1 {
+			n++
+		}
+	}
+	if n == 0 || n == len(r.Prompts) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d prompts have one token: a step of decoding goes on from the pass before, and is read "+
+		"as a prompt from position 0. Leave out the files of such steps", n)}
+}
+
 // Take sets the parts of p's input that p lacks, from a prompt of a golden record. Ids that do not fit p are an
 // error.
 func (p *Prompt) Take(gold *Prompt) error {

@@ -87,7 +87,7 @@ func importONNX(path string) (*Import, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Import{Form: FormONNX, Names: NamesHF, count: len(r.Prompts), file: r,
+	i := &Import{Form: FormONNX, Names: NamesHF, Notes: steps(r), count: len(r.Prompts), file: r,
 		prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}
 	if left > 0 {
 		i.Notes = append(i.Notes, fmt.Sprintf("%d values are left out: weights, and values within a module", left))

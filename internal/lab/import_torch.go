@@ -41,7 +41,7 @@ func importTorch(path string) (*Import, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Import{Form: FormTorch, Notes: t.notes, count: len(r.Prompts), file: r,
+	return &Import{Form: FormTorch, Notes: append(t.notes, steps(r)...), count: len(r.Prompts), file: r,
 		prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}, nil
 }
 
@@ -56,15 +56,15 @@ type torchDump struct {
 }
 
 // folder reads files named KEY=VALUE___KEY=VALUE.pt: name is the tap's, layer_id its layer, and each forward_pass_id is
-// a prompt. Of a name's values in a pass the first counts, and of several ranks rank 0.
+// a prompt. Of a name's values in a pass the first by dump_index counts, and of several ranks rank 0.
 func (t *torchDump) folder(dir string) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return patherr.Plain(err)
 	}
 	type dumped struct {
-		file, name string
-		pass       int
+		file, name  string
+		pass, index int
 	}
 	var all []dumped
 	ranks := false
@@ -87,12 +87,15 @@ func (t *torchDump) folder(dir string) error {
 			name += "." + layer
 		}
 		pass, _ := strconv.Atoi(facts["forward_pass_id"]) // None is the first
-		all = append(all, dumped{filepath.Join(dir, f.Name()), name, pass})
+		index, _ := strconv.Atoi(facts["dump_index"])
+		all = append(all, dumped{filepath.Join(dir, f.Name()), name, pass, index})
 	}
 	if ranks {
 		t.notes = append(t.notes, "files of other ranks than 0 are left out: values that ranks share are parts")
 	}
-	slices.SortStableFunc(all, func(a, b dumped) int { return a.pass - b.pass })
+	slices.SortStableFunc(all, func(a, b dumped) int {
+		return cmp.Or(cmp.Compare(a.pass, b.pass), cmp.Compare(a.index, b.index))
+	})
 	prompt, seen := -1, map[string]bool{}
 	for i, d := range all {
 		if i == 0 || d.pass != all[i-1].pass {

@@ -42,10 +42,10 @@ func TestImportTorch(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := folder(t, map[string][]byte{
-		"forward_pass_id=1___rank=0___name=q_rope___dump_index=1___layer_id=2.pt": value,
-		"forward_pass_id=1___rank=0___name=q_rope___dump_index=9___layer_id=2.pt": []byte("not read"),
-		"forward_pass_id=1___rank=1___name=q_rope___dump_index=1___layer_id=3.pt": value,
-		"forward_pass_id=3___rank=0___name=resid1___dump_index=1___layer_id=0.pt": value,
+		"forward_pass_id=1___rank=0___name=q_rope___dump_index=9___layer_id=2.pt":  value,
+		"forward_pass_id=1___rank=0___name=q_rope___dump_index=10___layer_id=2.pt": []byte("not read"),
+		"forward_pass_id=1___rank=1___name=q_rope___dump_index=1___layer_id=3.pt":  value,
+		"forward_pass_id=3___rank=0___name=resid1___dump_index=1___layer_id=0.pt":  value,
 		"notes.txt": nil,
 	})
 	in, all := importAll(t, dir, "")
@@ -156,4 +156,17 @@ func FuzzUnpickle(f *testing.F) {
 			t.Errorf("tensors without storages")
 		}
 	})
+}
+
+// TestSteps: passes of one token beside a longer one are said to be steps of decoding.
+func TestSteps(t *testing.T) {
+	one, three := &Prompt{IDs: []int32{1}}, &Prompt{IDs: []int32{1, 2, 3}}
+	for _, c := range []struct {
+		prompts []*Prompt
+		notes   int
+	}{{[]*Prompt{three, one, one}, 1}, {[]*Prompt{one}, 0}, {[]*Prompt{three, three}, 0}, {[]*Prompt{{}, {}}, 0}} {
+		if got := steps(&Record{Prompts: c.prompts}); len(got) != c.notes {
+			t.Errorf("%d prompts: %q", len(c.prompts), got)
+		}
+	}
 }
