@@ -83,7 +83,7 @@ var labTools = []labTool{
 	{"expect", "Show the values that a tap should have from the engine's own values before it, beside the tap's.",
 		[]string{"expect", "--json"}, []labParam{modelParam, dumpParam,
 			{"tap", "string", "tap", true, "name of the value: PyTorch's, llama.cpp's or the graph's"},
-			{"prompt", "integer", "prompt", false, "index of the prompt"},
+			{"prompt", "integer", "prompt-index", false, "index of the prompt"},
 			{"position", "integer", "position", false, "position; without it the worst of each prompt"},
 			headParam}, ""},
 	{"compare", "Measure how far a record is from a golden one.",

@@ -11,6 +11,21 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
+// TestMCPFlags: the tools' flags are those of their commands.
+func TestMCPFlags(t *testing.T) {
+	for _, tool := range labTools {
+		c, _, err := newRootCommand().Find([]string{"lab", tool.command[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range tool.params {
+			if p.flag != "" && c.Flags().Lookup(p.flag) == nil {
+				t.Errorf("%s: %s has no flag --%s", tool.name, c.CommandPath(), p.flag)
+			}
+		}
+	}
+}
+
 // TestMCP: an agent records an engine with a fault, asks what is wrong and what to do, and reads why it cannot be told.
 func TestMCP(t *testing.T) {
 	was := os.Args[0]
@@ -40,7 +55,7 @@ func TestMCP(t *testing.T) {
 			"inject": "attention_scale=0.5@1"}, `"prompts": 1`, false},
 		{"diagnose", map[string]any{"model": model, "dump": dump}, `"cause": "attention_scale"`, false},
 		{"next_probe", map[string]any{"model": model, "dump": dump}, `"do": "mend"`, false},
-		{"expect", map[string]any{"model": model, "dump": dump, "tap": "blk.1.attention", "position": 2}, `"position": 2`, false},
+		{"expect", map[string]any{"model": model, "dump": dump, "tap": "blk.1.attention", "prompt": 0, "position": 2}, `"position": 2`, false},
 		{"expect", map[string]any{"model": model, "dump": dump, "tap": "blk.1.attentoin"}, "did you mean blk.1.attention?", true},
 		{"compare", map[string]any{"golden": dump, "record": dump, "max_kl": 0.1}, `"inside": true`, false},
 		{"record", map[string]any{"model": headed, "prompts": []any{map[string]any{"text": "The sky is"}}, "out": drafts,
