@@ -187,3 +187,32 @@ func TestBlind(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestBatchPictures: lines of a batch with pictures have the answers of requests, and a line without sight its error.
+func TestBatchPictures(t *testing.T) {
+	m, files := seer(t)
+	c := serve(t, m, Options{Store: t.TempDir()})
+	body := func(i int) string {
+		return `{"model":"demo","temperature":0,"max_tokens":4,"messages":[{"role":"user","content":[{"type":"text","text":"ab"},` +
+			`{"type":"image_url","image_url":{"url":"data:image/png;base64,` + base64.StdEncoding.EncodeToString(files[i]) + `"}}]}]}`
+	}
+	lines := ""
+	for i := range files {
+		lines += fmt.Sprintf(`{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":%s}`+"\n", i, body(i))
+	}
+	lines += `{"custom_id":"bad","method":"POST","url":"/v1/chat/completions","body":` + strings.Replace(body(0), "base64,", "base64,AAAA", 1) + `}`
+	o := c.post("/v1/batches", `{"input_file_id":"`+c.keepFile(lines)+`","endpoint":"/v1/chat/completions","completion_window":"24h"}`)
+	o = c.ended(o["id"].(string))
+	out, failed := c.answers(o["output_file_id"]), c.answers(o["error_file_id"])
+	if len(out) != 2 || at(failed["bad"], "response", "status_code") != 400. {
+		t.Fatalf("%v: %v, %v", o, out, failed)
+	}
+	for i := range files {
+		want, got := c.post("/v1/chat/completions", body(i)), out[fmt.Sprint(i)]
+		for _, path := range [][]any{{"choices", 0, "message", "content"}, {"usage", "prompt_tokens"}} {
+			if a := at(want, path...); a == nil || at(got, append([]any{"response", "body"}, path...)...) != a {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+	}
+}
