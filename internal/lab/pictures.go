@@ -21,7 +21,7 @@ import (
 )
 
 // Pixels is the name of the tap of the numbers in patches: [patches, numbers], tile after tile of all pictures of a
-// prompt, in the order of the model's steps.
+// prompt. The patches of a tile are in its rows, or in the order of the publisher's processor.
 const Pixels = "image.pixels"
 
 // Picture is a picture of a prompt.
@@ -245,8 +245,16 @@ func (e *Eye) taps(all map[*graph.Node][]float32) map[string]*tensor.Tensor {
 const Projected = "image.rows"
 
 // sights has the modules before the text of llama.cpp's values, by the names of its hook; %d is a layer.
-var sights = map[string]string{"layer_out": `s\.%d\.out$`, "patch_bias": `(patch_embedding|patch_embed(\.proj)?)\.out$`,
-	"inp": `patch_embedder\.input_proj\.out$`, "pos_embd": `patch_embedder\.out$`}
+var sights = map[string]string{
+	"patch_bias": `(patch_embedding|patch_embed(\.proj)?)\.out$`,
+	"inp":        `patch_embedder\.input_proj\.out$`,
+	"pos_embd":   `patch_embedder\.out$`,
+	"attn_out":   `s\.%d\.(self_)?attn\.out$`,
+	"ffn_gate":   `s\.%d\.mlp\.gate_proj(\.linear)?\.out$`,
+	"ffn_up":     `s\.%d\.mlp\.(up_proj(\.linear)?|fc1|linear_fc1)\.out$`,
+	"ffn_out":    `s\.%d\.mlp\.out$`,
+	"layer_out":  `s\.%d\.out$`,
+}
 
 // inSight returns the expression of the module of a value of llama.cpp before the text, sight.NAME#K.OP or
 // sight.NAME-LAYER#K.OP, nil for other names.
@@ -254,11 +262,18 @@ func inSight(tap string) *regexp.Regexp {
 	name, ok := strings.CutPrefix(tap, "sight.")
 	name, _, _ = strings.Cut(name, "#")
 	name, layer, _ := strings.Cut(name, "-")
+	name = strings.TrimSuffix(name, "_b") // with a bias
 	if sights[name] == "" || !ok {
 		return nil
 	}
 	re, _ := regexp.Compile(strings.ReplaceAll(sights[name], "%d", regexp.QuoteMeta(layer)))
 	return re
+}
+
+// lacksBias reports whether a value of llama.cpp's is a product before the bias that n has added.
+func lacksBias(tap string, n *graph.Node) bool {
+	return strings.HasSuffix(n.Name, ".bias") && strings.Contains(tap, ".ffn_") && !strings.Contains(tap, "_b-") &&
+		!strings.Contains(tap, ".ffn_out")
 }
 
 // Find returns the value before the text with the name of a tap, nil for none.
@@ -267,9 +282,10 @@ func (e *Eye) Find(tap string) *graph.Node {
 	theirs := inSight(tap)
 	for _, n := range e.Graph.Nodes {
 		switch {
-		case n.Op == graph.Patches && tap == Pixels, n == e.Graph.Result() && tap == Projected,
-			n.Op != graph.Patches && n.HF != "" && (module(n.HF) == module(tap) || theirs != nil && theirs.MatchString(n.HF)),
-			n.Name == tap:
+		case n.Name == tap, n.Op == graph.Patches && tap == Pixels, n == e.Graph.Result() && tap == Projected:
+			return n
+		case n.Op == graph.Patches || n.HF == "":
+		case module(n.HF) == module(tap), theirs != nil && theirs.MatchString(n.HF) && !lacksBias(tap, n):
 			return n
 		}
 	}
@@ -278,7 +294,7 @@ func (e *Eye) Find(tap string) *graph.Node {
 
 // order returns the rows of a step by the dump's order; nil for the same.
 func (e *Eye) order(n *graph.Node, t *vision.Tile) []int {
-	if n.Op == graph.Patches || Fold(n) > 1 {
+	if Fold(n) > 1 {
 		return nil
 	}
 	return e.Raster(t)

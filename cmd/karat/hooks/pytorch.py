@@ -5,7 +5,7 @@
 needs torch, transformers and safetensors. MODEL is a folder or a name on the hub. PROMPTS.json is a list of
 objects, each with one of "text" (raw text), "chat" (messages with "role" and "content") and "ids". With "images", a
 list of paths from the folder of PROMPTS.json, the text has the model's mark for each picture, and ids have the tokens
-of its rows; this needs Pillow, too.
+of its rows; pictures need Pillow.
 
 OUT.safetensors holds, for prompt i: {i}.ids; {i}.logits [positions, vocabulary]; {i}.tap.MODULE.out, what each
 module gave, and .in, what attention's and the MLP's last projection read, [positions, ...]; and the queries and

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	stdimage "image"
+	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +19,60 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/image"
 	"github.com/karat-run/karat/internal/image/processor"
+	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/mistake"
 	"github.com/karat-run/karat/internal/vision"
 )
+
+// TestPeerMask names llama.cpp's mistakes behind the pixels of Gemma 4 26B's shape (d32676d): the activation of the tower, and
+// the mask of full layers. KARAT_PEER also has hook, the program of "karat lab hook --print llama.cpp". The picture has a
+// size that no processor changes.
+func TestPeerMask(t *testing.T) {
+	peer := os.Getenv("KARAT_PEER")
+	if peer == "" {
+		t.Skip("KARAT_PEER is not set")
+	}
+	s := openSight(t, "gemma4-moe")
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	golden.Tokenizer(t, s.c.Path, map[int]string{514: "<|image_pad|>"}, "")
+	picture := stdimage.NewRGBA(stdimage.Rect(0, 0, 384, 384))
+	for i, x := 0, uint32(12345); i < len(picture.Pix); i++ {
+		x = x*1664525 + 1013904223
+		picture.Pix[i] = byte(x>>26) + byte(i/4%384/3)
+		if i%4 == 3 {
+			picture.Pix[i] = 255
+		}
+	}
+	var b bytes.Buffer
+	if err := errors.Join(png.Encode(&b, picture), os.WriteFile(file("p.png"), b.Bytes(), 0o666), os.WriteFile(file("p.txt"),
+		[]byte("ids: 52 72 106 154 216 292 512 <image:"+file("p.png")+"> 513 114 134 168 216 278\n"), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"karat", "convert", s.c.Path, "-o", file("m.gguf")},
+		{"hook", file("m.gguf"), file("p.txt"), file("out.safetensors"), "--mmproj", file("mmproj-m.gguf")}} {
+		if b, err := exec.Command(filepath.Join(peer, args[0]), args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, b[max(0, len(b)-400):])
+		}
+	}
+	dump, err := lab.ReadDump(file("out.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dump.Close()
+	d, err := Run(context.Background(), Options{Model: "gemma4-moe", Graph: s.text, Dump: dump, Eye: s.eye})
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := map[string][]int{}
+	for _, f := range d.Findings {
+		causes[f.Cause] = f.Layers
+		t.Log("   ", f.Cause, f.Op, f.Layers, f.Computed, f.Detail, f.Evidence)
+	}
+	if !slices.Equal(causes["mask"], []int{2, 5}) || len(causes["activation"]) != 3 {
+		t.Errorf("%v", causes)
+	}
+}
 
 // TestPeer names llama.cpp's mistakes in preparing pictures (d32676d). KARAT_PEER is a folder with the programs karat
 // and dump, of testdata/dump.cpp.

@@ -354,7 +354,13 @@ func (s *sightings) add(o *Options, p *lab.Prompt) (shown []*lab.Shown, err erro
 			count += len(t.Tokens)
 		}
 		if count <= len(patches) {
-			x.rows, patches = patches[:count], patches[count:]
+			for _, t := range e.Tiles {
+				rows := patches[:len(t.Tokens)]
+				x.rows, patches = append(x.rows, rows...), patches[len(rows):]
+				for k, at := range s.m.Raster(&t) {
+					x.rows[len(x.rows)-len(rows)+k] = rows[at]
+				}
+			}
 			s.all = append(s.all, x)
 		}
 	}
