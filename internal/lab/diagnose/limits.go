@@ -48,11 +48,13 @@ const (
 	small      = 12
 )
 
-// The breadth of the search: faults in one equation, incomplete attempts that are built upon, attempts verified,
+// The breadth of the search: faults in one equation, incomplete attempts that are built upon (so many times more
+// where nothing explains an equation), attempts verified,
 // equations looked at below their floors, biases that are each left out from the start.
 const (
 	maxDepth  = 3
 	beam      = 5
+	wide      = 4
 	maxFit    = 24
 	maxBelow  = 24
 	maxBiases = 3

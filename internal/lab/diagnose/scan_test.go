@@ -17,17 +17,17 @@ func TestHybrid(t *testing.T) {
 	for fault, want := range map[string]map[string][]int{
 		"norm_mean@1":              {"norm_mean": {1}},
 		"position_embedding":       {"position_embedding": nil},
-		"position_scale@2":         {"position_scale": {2}},
-		"position_scale=missing@2": {"position_scale": {2}},
-		"heads_exchanged@2":        {"heads_exchanged": {2}},
-		"slice_part:slice#1@2":     {"slice_part": {2}},
+		"position_scale@4":         {"position_scale": {4}},
+		"position_scale=missing@4": {"position_scale": {4}},
+		"heads_exchanged@4":        {"heads_exchanged": {4}},
+		"slice_part:slice#1@4":     {"slice_part": {4}},
 		"norm_length@1":            {"norm_length": {1}},
 		"conv_order@0":             {"conv_order": {0}},
 		"scan_decay@0":             {"scan_decay": {0}},
 		"scan_decay=log@1":         {"scan_decay": {1}},
 		"scan_skip@0":              {"scan_skip": {0}},
 		"scan_groups@all":          {"scan_groups": {0, 1}},
-		"state_lost@all":           {"state_lost": {0, 1}},
+		"state_lost@all":           {"state_lost": {0, 1, 2, 3}},
 	} {
 		t.Run(fault, func(t *testing.T) {
 			p := &lab.Prompt{IDs: make([]int32, 21), Decode: 4}

@@ -17,6 +17,7 @@ type search struct {
 	pursuits map[*equation]*pursuit // searches for what explains an equation
 	speeds   [][]float64            // of rope, found where no listed speeds fit
 	vain     int                    // equations without such speeds
+	beam     int                    // attempts that are built upon
 }
 
 // showing is the evidence of an accepted hypothesis.
@@ -38,7 +39,7 @@ func (r *search) show(h *hypothesis) *showing {
 // newSearch names the causes of a measurement, and leaves the measurement as before.
 func newSearch(m *measurement) (*search, error) {
 	s := &search{m: m.clone(), given: map[*equation]bool{}, pursuits: map[*equation]*pursuit{},
-		shown: map[*hypothesis]*showing{}}
+		shown: map[*hypothesis]*showing{}, beam: beam}
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -65,6 +66,9 @@ func (r *search) causes() error {
 			return err
 		case found:
 			deep = false
+		case deep && r.beam == beam:
+			r.beam = wide * beam
+			clear(r.pursuits)
 		case deep:
 			for _, eq := range r.m.eqs {
 				if eq.isFlagged() && !r.given[eq] && !r.m.isShadowed(eq) {
@@ -265,7 +269,7 @@ func (r *search) explain(eq *equation, depth int, again bool) (*attempt, error) 
 		if again {
 			next = slices.DeleteFunc(next, func(a *attempt) bool { return a.score >= p.start-progress })
 		}
-		p.frontier = next[:min(len(next), beam)]
+		p.frontier = next[:min(len(next), r.beam)]
 	}
 	for _, a := range p.frontier {
 		a.evals = nil // many evaluations, and perhaps no use
@@ -324,7 +328,7 @@ func rateBest(r *search, eq *equation, all []*attempt, sites []rowError) []*atte
 	slices.SortStableFunc(all, byScore)
 	var best []*attempt
 	for i, a := range all {
-		if i < 3*beam || a.ratio <= 4*excess && len(best) < 10*beam {
+		if i < 3*r.beam || a.ratio <= 4*excess && len(best) < 10*r.beam {
 			if len(a.errors) < len(sites) {
 				r.rate(eq, a, sites)
 			}
@@ -332,7 +336,7 @@ func rateBest(r *search, eq *equation, all []*attempt, sites []rowError) []*atte
 		}
 	}
 	slices.SortStableFunc(best, byScore)
-	for i, a := range best[:min(len(best), beam)] {
+	for i, a := range best[:min(len(best), r.beam)] {
 		if len(a.hs) > 1 {
 			best[i] = refitted(r, eq, a)
 		}

@@ -142,7 +142,16 @@ func otherFactorsOfValues(p *Proposer, n *graph.Node) []*Hypothesis {
 	if isPLEScale(p, n) {
 		return nil
 	}
-	return []*Hypothesis{unlikely(0.4, otherScaleFactors(p, n)[0])}
+	h := unlikely(0.4, otherScaleFactors(p, n)[0])
+	form, right := h.Fit.Make, h.Fit.Right
+	h.Fit.Make = func(v float64) *Hypothesis {
+		x := form(v)
+		if v == 1 || v == right*right { // left out or twice, which no other factor is by chance
+			x.Cost = -0.6
+		}
+		return x
+	}
+	return []*Hypothesis{h}
 }
 
 // scaledTwice leaves a factor out, or multiplies by it twice.

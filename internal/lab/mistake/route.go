@@ -100,6 +100,9 @@ func otherNormalizations(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 // otherWeights lists routes whose weights are made of the scores by another function.
 func otherWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	a := n.Attr.(graph.RouteAttr)
+	if n.In[0].Shape.Size() == 1 {
+		return nil // any function of one score, normalized, is 1: that is router_norm
+	}
 	if isPlain(n) {
 		all = []*Hypothesis{
 			weighs(n, "takes the sigmoid of each score", detail{"over": "sigmoid"},
