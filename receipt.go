@@ -351,7 +351,7 @@ func (v *Verdict) parts(ctx context.Context, m *Model, r *receipt.Receipt, templ
 	switch of := r.Model; {
 	case of.Settings != own.Settings:
 		v.find("model", -1, "the answer is of a model of other settings: %s", of.Name)
-	case of.Weights == own.Weights:
+	case of.Weights == own.Weights && maps.Equal(of.Types, own.Types):
 	case !maps.Equal(of.Types, own.Types):
 		v.find("quantization", -1, "the answer is of weights of other types: %s has %s, this model %s", of.Name,
 			typesText(of.Types), typesText(own.Types))

@@ -163,6 +163,7 @@ func TestReceiptFindings(t *testing.T) {
 		"another lora":  {reweighed, lora, karat.VerifyOptions{}, "adapters", -1},
 		"template":      {m, chat, karat.VerifyOptions{Template: "{{ messages }}"}, "template", -1},
 		"weights":       {m, unsigned(func(f map[string]any) { at(f, "model")["weights"] = strings.Repeat("ab", 32) }), karat.VerifyOptions{}, "weights", -1},
+		"types":         {m, unsigned(func(f map[string]any) { at(f, "model")["types"] = map[string]any{"F16": 80} }), karat.VerifyOptions{}, "quantization", -1},
 		"settings":      {m, unsigned(func(f map[string]any) { at(f, "model")["settings"] = strings.Repeat("ab", 32) }), karat.VerifyOptions{}, "model", -1},
 		"vocabulary":    {m, unsigned(func(f map[string]any) { at(f, "model")["tokens"] = strings.Repeat("ab", 32) }), karat.VerifyOptions{}, "vocabulary", -1},
 		"other prompt":  {m, unsigned(func(f map[string]any) { f["prompt"].([]any)[2] = 9 }), karat.VerifyOptions{}, "engine", 0},

@@ -22,7 +22,10 @@ import (
 )
 
 // receiptFlags are the flags of commands that write receipts.
-type receiptFlags struct{ out, key string }
+type receiptFlags struct {
+	out, key string
+	signer   ed25519.PrivateKey
+}
 
 func (f *receiptFlags) add(c *command) { c.flags("receipt", file(&f.out), "receipt-key", file(&f.key)) }
 
@@ -39,11 +42,7 @@ func (f *receiptFlags) check() error {
 
 // write signs the receipt of an answer, and writes it.
 func (f *receiptFlags) write(r *karat.Receipt) error {
-	key, err := signingKey(f.key)
-	if err == nil {
-		err = r.Sign(key)
-	}
-	if err != nil {
+	if err := r.Sign(f.signer); err != nil {
 		return err
 	}
 	b := must(r.Bytes())
@@ -140,7 +139,7 @@ func newVerifyCommand() *cobra.Command {
 	var f verifyFlags
 	c := define("verify", f.run)
 	c.takesModel()
-	c.flags("key", &f.key, "at", &f.at, "chat-template", file(&f.template), "lora", f.engine.addLora, "json", &f.json)
+	c.flags("key", file(&f.key), "at", &f.at, "chat-template", file(&f.template), "lora", f.engine.addLora, "json", &f.json)
 	f.engine.addDevice(c)
 	return c.Command
 }

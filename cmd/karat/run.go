@@ -123,6 +123,9 @@ func (f *runFlags) run(x *call) error {
 	if !ok && f.receipt.out != "" {
 		return usagef("--receipt needs a prompt")
 	}
+	if f.receipt.out != "" { // before the work
+		f.receipt.signer = must(signingKey(f.receipt.key))
+	}
 	m := must(loadModel(x.ctx, path, o, x.log))
 	if len(f.images) > 0 && !m.Sees() {
 		m.Close()

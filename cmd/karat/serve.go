@@ -78,6 +78,8 @@ func (f *serveFlags) checkFlags(args []string) error {
 		return usagef("--max-loaded %d: want 1 or more", f.loaded)
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--tls-cert and --tls-key go together")
+	case f.receiptKey != "" && !f.receipts:
+		return usagef("--receipt-key needs --receipts")
 	case f.logFormat != "text" && f.logFormat != "json":
 		return usagef("--log-format %q: want text or json", f.logFormat)
 	case f.socket != "" && (f.changed("host") || f.changed("port")):

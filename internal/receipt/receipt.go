@@ -278,6 +278,12 @@ func (r *Receipt) check() error {
 		return fmt.Errorf("end: %q is not known", r.End)
 	case len(r.Logits) != n*DigestSize:
 		return fmt.Errorf("logits: %d bytes for %d tokens, want %d each", len(r.Logits), n, DigestSize)
+	case !slices.Contains([]string{"fast", "f32", "f64"}, r.Numerics.Precision):
+		return fmt.Errorf("numerics: precision %q is not known", r.Numerics.Precision)
+	case !r.Numerics.GPU && !slices.Contains([]string{"f16", "q8_0", "f32", "f64"}, r.Numerics.KV):
+		return fmt.Errorf("numerics: keys and values as %q are not known", r.Numerics.KV)
+	case !r.Numerics.GPU && len(r.Logprobs) > 0:
+		return errors.New("logprobs: an answer of a CPU has none")
 	case r.Numerics.GPU && len(r.Logprobs) != n:
 		return fmt.Errorf("logprobs: %d for %d tokens of a GPU", len(r.Logprobs), n)
 	case !(r.Distance >= 0 && r.Distance <= MaxDistance):

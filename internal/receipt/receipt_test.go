@@ -15,7 +15,7 @@ func signed(t testing.TB) *Receipt {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Receipt{Version: Version, Program: "karat", Prompt: []int32{1, 2}, End: "end",
+	r := &Receipt{Version: Version, Program: "karat", Numerics: Numerics{Precision: "fast", KV: "f16"}, Prompt: []int32{1, 2}, End: "end",
 		Model: Model{Types: map[string]int{"F32": 2}, Weights: sha256.Sum256(nil)}}
 	r.Add(3, []float32{1, 2})
 	r.Add(4, []float32{1, 3})
@@ -91,7 +91,9 @@ func TestRead(t *testing.T) {
 	for _, c := range [][3]string{
 		{`"receipt":1`, `"receipt":2`, "version"}, {`"prompt":[1,2]`, `"prompt":[]`, "prompt"},
 		{`"answer":[3,4]`, `"answer":[3]`, "logits"}, {`"program"`, `"pogrom"`, "pogrom"},
-		{`"kv":""`, `"kv":"","gpu":true`, "logprobs"}, {`"end"`, `"distance":-1,"end"`, "distance"},
+		{`"kv":"f16"`, `"kv":"","gpu":true`, "logprobs"},
+		{`"fast"`, `"f16"`, "precision"}, {`"kv":"f16"`, `"kv":""`, "keys"}, {`"key"`, `"logprobs":[-1],"key"`, "of a CPU"},
+		{`"end"`, `"distance":-1,"end"`, "distance"},
 		{`"weights":"e`, `"weights":"E`, "lower"}, {`"weights":"`, `"weights":"00`, "66"}, {`}` + "\n", `}1`, "behind"},
 		{`"answer":[3,4]`, `"answer":[9,9],"ANSWER":[3,4]`, "ANSWER"}, {`"answer"`, `"Answer"`, "Answer"},
 		{`"answer":[3,4]`, `"answer":[9,9],"answer":[3,4]`, "answer"}, {`"weights"`, `"Weights"`, "Weights"},
