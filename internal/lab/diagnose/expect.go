@@ -37,13 +37,17 @@ type ExpectedRow struct {
 }
 
 // IsOff reports whether a row is farther off than rounding takes it.
-func (r *ExpectedRow) IsOff() bool { return float64(r.Residual) > excess*float64(r.Floor) }
+func (r *ExpectedRow) IsOff() bool { return r.ratio() > excess }
+
+func (r *ExpectedRow) ratio() float64 {
+	return rowError{residual: float64(r.Residual), floor: float64(r.Floor)}.ratio()
+}
 
 // Worst returns the place of the row farthest above its floor, -1 if there is no row.
 func (e *Expectation) Worst() int {
 	worst, most := -1, -1.0
-	for i, r := range e.Rows {
-		if ratio := (rowError{residual: float64(r.Residual), floor: float64(r.Floor)}).ratio(); ratio > most {
+	for i := range e.Rows {
+		if ratio := e.Rows[i].ratio(); ratio > most {
 			worst, most = i, ratio
 		}
 	}

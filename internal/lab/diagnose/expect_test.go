@@ -3,6 +3,7 @@ package diagnose_test
 import (
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -177,5 +178,26 @@ func TestOtherInput(t *testing.T) {
 	e, err := Expect(t.Context(), Options{Graph: m.graph, Dump: dump, Asked: m.asked}, "blk.1.ffn_up")
 	if err != nil || e.Relation != "it is the product of the right weight with another input" {
 		t.Errorf("%v: %q", err, e.Relation)
+	}
+}
+
+// TestExpectNaN: a row of no numbers, or of infinities, is off.
+func TestExpectNaN(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	for _, v := range []float64{math.NaN(), math.Inf(1)} {
+		dump := m.edited(t, "", changed(graph.Attention, 1, func(_ *graph.Node, row int, x []float64) {
+			if row == 1 {
+				x[0] = v
+			}
+		}), m.texts(t, mixed))
+		e, err := Expect(t.Context(), Options{Graph: m.graph, Dump: dump, Asked: m.asked}, "model.layers.1.self_attn.o_proj.in")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range e.Rows {
+			if r.IsOff() != (r.Position == 1) {
+				t.Errorf("%v: position %d: %v, floor %v", v, r.Position, r.Residual, r.Floor)
+			}
+		}
 	}
 }
