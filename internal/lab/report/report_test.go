@@ -347,3 +347,39 @@ func TestStatsHTML(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 }
+
+// TestSARIF: what is against the engine has a result of level error, and values that nobody looked at a warning.
+func TestSARIF(t *testing.T) {
+	rounds := diagnose.Finding{Cause: "numeric_activations"}
+	wrong := diagnose.Finding{Cause: "attention_scale"}
+	for _, c := range []struct {
+		d    diagnose.Diagnosis
+		want string
+	}{
+		{diagnose.Diagnosis{Verdict: diagnose.Clean}, ""},
+		{diagnose.Diagnosis{Verdict: diagnose.Clean, Errors: []string{"a tap"}}, "dump warning"},
+		{diagnose.Diagnosis{Verdict: diagnose.Unexplained}, "unexplained error"},
+		{diagnose.Diagnosis{Verdict: diagnose.Reference, Findings: []diagnose.Finding{rounds}}, "numeric_activations note, reference error"},
+		{diagnose.Diagnosis{Verdict: diagnose.Structural, Findings: []diagnose.Finding{wrong}}, "attention_scale error"},
+	} {
+		var b bytes.Buffer
+		if err := SARIF(&b, &c.d); err != nil {
+			t.Fatal(err)
+		}
+		var log struct {
+			Runs []struct {
+				Results []struct{ RuleID, Level string }
+			}
+		}
+		if err := json.Unmarshal(b.Bytes(), &log); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range log.Runs[0].Results {
+			got = append(got, r.RuleID+" "+r.Level)
+		}
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("%s: %q, want %q", c.d.Verdict, text, c.want)
+		}
+	}
+}

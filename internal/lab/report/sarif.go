@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/mistake"
@@ -56,7 +57,8 @@ type sarifLogical struct {
 	Kind string `json:"kind"`
 }
 
-// SARIF writes the findings for tools that gather results of analyses. Rounding is a note.
+// SARIF writes the findings for tools that gather results of analyses. Rounding is a note. A verdict against the engine
+// without another finding is a result itself: a run without results counts as passed.
 func SARIF(w io.Writer, d *diagnose.Diagnosis) error {
 	run := sarifRun{Results: []sarifResult{}, Properties: map[string]string{"verdict": name(string(d.Verdict)),
 		"model": base(d.Model), "dump": base(d.Dump)}}
@@ -80,6 +82,20 @@ func SARIF(w io.Writer, d *diagnose.Diagnosis) error {
 			r.Locations = append(r.Locations, sarifLocation{[]sarifLogical{{name(n), "function"}}})
 		}
 		run.Results = append(run.Results, r)
+	}
+	alone := func(id, level, short, help, text string) {
+		driver.Rules = append(driver.Rules, sarifRule{id, sarifText{short}, sarifText{help}})
+		run.Results = append(run.Results, sarifResult{RuleID: id, Level: level, Message: sarifText{text},
+			Locations: []sarifLocation{}, Properties: map[string]any{}})
+	}
+	isError := func(r sarifResult) bool { return r.Level == "error" }
+	if !Passed(d.Verdict) && !slices.ContainsFunc(run.Results, isError) {
+		alone(name(string(d.Verdict)), "error", meaning(d.Verdict), "Look at the whole diagnosis: karat lab diagnose.",
+			headline(d))
+	}
+	if len(d.Errors) > 0 {
+		alone("dump", "warning", "Values of the dump were not looked at.", "Give the taps names that have a place.",
+			strings.Join(sentences(d.Errors), " "))
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
