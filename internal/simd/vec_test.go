@@ -190,3 +190,38 @@ func testSoftmax(t *testing.T) {
 	Softmax(got, []float32{0, nan, 1})
 	equal(t, "NaN", got, []float32{nan, nan, nan})
 }
+
+// TestSmallSums makes sums that rounding twice gets wrong among subnormal numbers: half a unit, and a speck that float64
+// loses.
+func TestSmallSums(t *testing.T) {
+	const a, b = 0x1.000002p-75, 0x1.fffffcp-76
+	eachTier(t, func(t *testing.T) {
+		r := rng(3)
+		for i := range 200 {
+			var x, sums, want [2 * PanelRows]float32
+			for j := range sums {
+				sums[j] = float32(1+2*r.IntN(1<<22>>(i%16))) * 0x1p-149
+				x[j] = a
+				if r.IntN(2) == 0 {
+					x[j], sums[j] = -a, -sums[j]
+				}
+				want[j] = fma32(x[j], b, sums[j])
+			}
+			w := Panel{Codes: make([]byte, UnitSize), Scale: make([]float32, PanelRows), Group: 32}
+			acts := Acts{Q: make([]int16, 2*32), DX: []float32{a, a}}
+			acts.Q[0], acts.Q[32] = 1, 1
+			acc := sums
+			for j := range w.Scale {
+				w.Codes[4*j], w.Scale[j] = 1, b
+				acc[j+PanelRows] = sums[j]
+				if x[j] < 0 {
+					w.Scale[j] = -b
+				}
+			}
+			AddPanel(acc[:], &w, &acts)
+			AddScaled(sums[:], x[:], b)
+			equal(t, "scaled", sums[:], want[:])
+			equal(t, "panel", acc[:], append(want[:PanelRows:PanelRows], want[:PanelRows]...))
+		}
+	})
+}

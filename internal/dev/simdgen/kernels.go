@@ -31,7 +31,7 @@ func wasm() map[string]string {
 	k.exact = k.function(three, three[:1], exactFMA)
 	k.fma = k.function(three, three[:1], func(f *fn, a []code) {
 		sum, bad := f.local(v128), f.local(v128)
-		f.fuse(sum, bad, f.sides(a[0]), f.sides(a[1]), a[2])
+		f.fuse(sum, bad, f.sides(a[0]), f.sides(a[1]), a[2], true)
 		f.when(anyTrue(bad), func() { f.set(sum, k.exact(a...)) })
 		f.do(sum)
 	})
@@ -61,14 +61,19 @@ func (f *fn) both(x code) [2]code {
 }
 
 // fuse sets sum to a*b+c, wrong only where bad becomes true: where the sum in float64 is a tie of float32 numbers, as
-// its own rounding may have made it, or is about as small as subnormal numbers. sum is another local than c.
-func (f *fn) fuse(sum, bad code, a, b [2]code, c code) {
+// its own rounding may have made it, or is about as small as subnormal numbers. With zeros, a sum of 0 is usual, and
+// not bad. sum is another local than c.
+func (f *fn) fuse(sum, bad code, a, b [2]code, c code, zeros bool) {
 	const tie = 1 << 28 // the bits that float32 lacks
 	lo := f.keep(v128, addD(mulD(a[0], b[0]), widen(c)))
 	hi := f.keep(v128, addD(mulD(a[1], b[1]), widen(shuffle(c, c, 4, 2, 3, 2, 3))))
 	f.set(bad, or(bad, eqI(and(shuffle(lo, hi, 4, 0, 2, 4, 6), constI(2*tie-1)), constI(tie))))
 	f.set(sum, shuffle(round(lo), round(hi), 8, 0, 2))
-	f.set(bad, or(bad, eqI(and(sum, constI(0x7f000000)), constI(0))))
+	small := eqI(and(sum, constI(0x7f000000)), constI(0))
+	if zeros { // by the high bits without the sign: 0 becomes the largest
+		small = lessU(subI(shlI(shuffle(lo, hi, 4, 1, 3, 5, 7), num(1)), constI(1)), constI(2*(1023-125)<<20))
+	}
+	f.set(bad, or(bad, small))
 }
 
 // exactFMA is a*b+c rounded once: as roundOnce in package simd, a float64 sum that is not exact becomes its neighbour
@@ -238,7 +243,7 @@ func (g *group) add(min code, dx, sums []code) {
 	}
 	g.each(func(r, w, i int) {
 		f.set(g.x[i], mulV(toFloat(g.ints[i]), splat32At(dx[r], 0)))
-		f.fuse(g.one[i], g.bad, f.sides(g.x[i]), sides[w], g.sum[i])
+		f.fuse(g.one[i], g.bad, f.sides(g.x[i]), sides[w], g.sum[i], false)
 	})
 	exact := func() {
 		g.each(func(r, w, i int) { f.set(g.one[i], g.k.exact(g.x[i], g.scale[w], g.sum[i])) })
@@ -251,7 +256,7 @@ func (g *group) add(min code, dx, sums []code) {
 		for r := range all {
 			all[r] = f.both(splat32At(sums[r], 0))
 		}
-		g.each(func(r, w, i int) { f.fuse(g.two[i], g.bad, all[r], sides[w], g.one[i]) })
+		g.each(func(r, w, i int) { f.fuse(g.two[i], g.bad, all[r], sides[w], g.one[i], false) })
 		f.when(anyTrue(g.bad), func() {
 			exact()
 			g.each(func(r, w, i int) { f.set(g.two[i], g.k.exact(splat32At(sums[r], 0), g.min[w], g.one[i])) })
@@ -950,40 +955,69 @@ func (k *kernels) dots() {
 
 // attends has the kernels of attention.
 func (k *kernels) attends() {
-	// chain is a partial sum of four keys' products with a query: of every sixteenth element of n.
-	chain := k.function([]code{i32, i32, i32}, []code{v128}, func(f *fn, a []code) {
-		s := f.local(v128)
-		f.do("\x02\x40\x03\x40", not(less(num(0), a[2])), "\x0d\x01")
-		f.set(s, k.fma(load(a[0], 0), splat32At(a[1], 0), s))
-		f.step(a[0], 16*64)
-		f.step(a[1], 64)
-		f.step(a[2], -16)
-		f.do("\x0c\x00\x0b\x0b", s)
+	// fuse4 adds x, in four lanes, times a number of each of four rows, distance bytes apart, to the rows' sums.
+	fuse4 := func(f *fn, sums, next []code, bad, zero, x, numbers code, distance code) {
+		f.set(bad, zero)
+		sides, p := f.sides(x), []code{numbers}
+		for r := range sums {
+			if r > 0 {
+				p = append(p, f.keep(i32, add(p[r-1], distance)))
+			}
+			f.fuse(next[r], bad, sides, f.both(splat32At(p[r], 0)), sums[r], true)
+		}
+		f.when(anyTrue(bad), func() {
+			for r := range sums {
+				f.set(next[r], k.exact(x, splat32At(p[r], 0), sums[r]))
+			}
+		})
+		for r := range sums {
+			f.set(sums[r], next[r])
+		}
+	}
+	// chains are partial sums of four keys' products with four queries, d elements apart: of every sixteenth element
+	// of n.
+	chains := k.function([]code{i32, i32, i32, i32}, []code{v128, v128, v128, v128}, func(f *fn, a []code) {
+		sums, next, bad, zero := f.locals(v128, 4), f.locals(v128, 4), f.local(v128), f.local(v128)
+		stride := f.keep(i32, shl(a[3], num(2)))
+		f.while(less(num(0), a[2]), func() {
+			fuse4(f, sums, next, bad, zero, f.keep(v128, load(a[0], 0)), a[1], stride)
+			f.step(a[0], 16*64)
+			f.step(a[1], 64)
+			f.step(a[2], -16)
+		})
+		f.do(sums...)
 	})
 	k.kernel("scoreKeysVec", "pssiif", func(f *fn, a []code) { // scores, q, k, from, to, scale
 		s, q, keys, from, to, scale := a[0], a[1], a[3], a[5], a[6], f.keep(v128, splatF(a[7]))
 		d := f.keep(i32, shr(a[2], num(2)))
-		f.do("\x02\x40\x03\x40", not(less(from, to)), "\x0d\x01")
-		first := f.keep(i32, num(0))
-		f.repeat(num(4), func() { // keys
-			key := f.keep(i32, add(keys, add(shl(mul(from, d), num(2)), first)))
-			query, out := f.keep(i32, q), f.keep(i32, add(s, add(shl(from, num(2)), first)))
-			f.repeat(num(4), func() {
-				var tree func(l, n int) code
-				tree = func(l, n int) code {
+		f.while(less(from, to), func() {
+			first := f.keep(i32, num(0))
+			f.repeat(num(4), func() { // four keys
+				key := f.keep(i32, add(keys, add(shl(mul(from, d), num(2)), first)))
+				var tree func(l, n int) []code
+				tree = func(l, n int) []code {
 					if n == 16 {
-						return chain(add(key, num(64*l)), add(query, num(4*l)), sub(d, num(l)))
+						x := f.locals(v128, 4)
+						f.do(chains(add(key, num(64*l)), add(q, num(4*l)), sub(d, num(l)), d))
+						for r := 3; r >= 0; r-- {
+							f.do("\x21", x[r][1:])
+						}
+						return x
 					}
-					return addV(tree(l, 2*n), tree(l+n, 2*n))
+					x, y := tree(l, 2*n), tree(l+n, 2*n)
+					for r := range x {
+						f.set(x[r], addV(x[r], y[r]))
+					}
+					return x
 				}
-				f.store(out, 0, mulV(tree(0, 1), scale))
-				f.set(query, add(query, shl(d, num(2))))
-				f.step(out, 64*4)
+				out := f.keep(i32, add(s, add(shl(from, num(2)), first)))
+				for r, x := range tree(0, 1) {
+					f.store(out, 64*4*r, mulV(x, scale))
+				}
+				f.step(first, 16)
 			})
-			f.step(first, 16)
+			f.step(from, 16)
 		})
-		f.step(from, 16)
-		f.do("\x0c\x00\x0b\x0b")
 	})
 	k.kernel("addValuesVec", "sspiip", func(f *fn, a []code) { // acc, v, p, n, stride, sum
 		acc, v, p, n, stride, sum := a[0], a[2], a[4], a[5], f.keep(i32, shl(a[6], num(2))), a[7]
@@ -994,7 +1028,7 @@ func (k *kernels) attends() {
 		})
 		f.store(sum, 0, sums)
 		columns := sub(a[1], mul(a[6], num(3)))
-		s := f.locals(v128, 4)
+		s, next, bad, zero := f.locals(v128, 4), f.locals(v128, 4), f.local(v128), f.local(v128)
 		f.repeat(shr(columns, num(2)), func() {
 			rows := []code{acc}
 			for r := range s {
@@ -1005,10 +1039,7 @@ func (k *kernels) attends() {
 			}
 			value, weight := f.keep(i32, v), f.keep(i32, p)
 			f.repeat(n, func() {
-				x := f.keep(v128, load(value, 0))
-				for r := range s {
-					f.set(s[r], k.fma(x, splat32At(weight, 256*r), s[r]))
-				}
+				fuse4(f, s, next, bad, zero, f.keep(v128, load(value, 0)), weight, num(256))
 				f.set(value, add(value, stride))
 				f.step(weight, 4)
 			})

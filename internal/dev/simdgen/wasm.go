@@ -285,6 +285,7 @@ var (
 	lowB, highB                           = vector(135), vector(136) // signed bytes to words
 	lowS, highS, lowU, highU              = vector(167), vector(168), vector(169), vector(170)
 	shlI, sarI, shrI, addI, subI, mulI    = vector(171), vector(172), vector(173), vector(174), vector(177), vector(181)
+	lessU                                 = vector(58)
 	eqI, gtI, geI, maxI, dot              = vector(55), vector(59), vector(63), vector(184), vector(186)
 	shrQ, addQ, eqQ, sarQ                 = vector(205), vector(206), vector(214), vector(204)
 	absV, negV, addV, subV, mulV, divV    = vector(224), vector(225), vector(228), vector(229), vector(230), vector(231)
