@@ -41,6 +41,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/llama4"
 	"github.com/karat-run/karat/internal/arch/mamba2"
 	"github.com/karat-run/karat/internal/arch/mimo2"
+	"github.com/karat-run/karat/internal/arch/minimaxm2"
 	"github.com/karat-run/karat/internal/arch/mistral3"
 	"github.com/karat-run/karat/internal/arch/mistral4"
 	modernbert "github.com/karat-run/karat/internal/arch/modern-bert"
@@ -121,6 +122,7 @@ var Families = []*family.Family{
 	&kimilinear.Family,
 	&qwen35.NextFamily,
 	&phimoe.Family,
+	&minimaxm2.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
