@@ -6,43 +6,42 @@ import (
 
 // format describes a quantized type.
 type format struct {
-	group  int                                        // weights sharing a scale
-	scale  int                                        // place of the block's scale; a minimum follows it
-	min    bool                                       // groups have an added minimum
-	offset byte                                       // difference of codes and the integers of weights
-	table  *[16]int8                                  // integers of weights by code, instead of offset
-	levels []int8                                     // integers of weights, where few of the codes between are used
-	unit   float32                                    // value of a group's scale of 1 in a block with scale 1
-	encode func(e *encoder, b []byte, x, w []float32) // writes a block of x, with importance w or nil
+	group  int       // weights sharing a scale
+	scale  int       // place of the block's scale; a minimum follows it
+	min    bool      // groups have an added minimum
+	offset byte      // difference of codes and the integers of weights
+	table  *[16]int8 // integers of weights by code, instead of offset
+	levels []int8    // integers of weights, where few of the codes between are used
+	unit   float32   // value of a group's scale of 1 in a block with scale 1
 }
 
 // formats holds the format of each quantized type. simd writes Q8_0, and Q4_0 without importance.
 var formats = [...]format{
-	tensor.Q4_0:    {group: 32, offset: 8, encode: (*encoder).q4_0},
-	tensor.Q4_1:    {group: 32, min: true, encode: (*encoder).q4_1},
-	tensor.Q5_0:    {group: 32, offset: 16, encode: (*encoder).q5_0},
-	tensor.Q5_1:    {group: 32, min: true, encode: (*encoder).q5_1},
+	tensor.Q4_0:    {group: 32, offset: 8},
+	tensor.Q4_1:    {group: 32, min: true},
+	tensor.Q5_0:    {group: 32, offset: 16},
+	tensor.Q5_1:    {group: 32, min: true},
 	tensor.Q8_0:    {group: 32, offset: 128},
-	tensor.IQ4_NL:  {group: 32, table: &iq4, encode: (*encoder).iq4_NL},
-	tensor.MXFP4:   {group: 32, table: &e2m1, encode: (*encoder).mxfp4},
-	tensor.Q2_K:    {group: 16, unit: 1, scale: 80, min: true, encode: (*encoder).q2_K},
-	tensor.Q3_K:    {group: 16, unit: 1, scale: 108, offset: 4, encode: (*encoder).q3_K},
-	tensor.Q4_K:    {group: 32, unit: 1, min: true, encode: (*encoder).q4_K},
-	tensor.Q5_K:    {group: 32, unit: 1, min: true, encode: (*encoder).q5_K},
-	tensor.Q6_K:    {group: 16, unit: 1, scale: 208, offset: 32, encode: (*encoder).q6_K},
-	tensor.IQ4_XS:  {group: 32, unit: 1, table: &iq4, encode: (*encoder).iq4_XS},
-	tensor.IQ1_S:   {group: 32, offset: 128, levels: levelsIQ1, unit: 1. / 8, encode: (*encoder).iq1_S},
-	tensor.IQ1_M:   {group: 16, offset: 128, levels: levelsIQ1, unit: 1. / 8, encode: (*encoder).iq1_M},
-	tensor.IQ2_XXS: {group: 32, offset: 128, levels: levelsIQ2, unit: 1. / 8, encode: (*encoder).iq2_XXS},
-	tensor.IQ2_XS:  {group: 16, offset: 128, levels: levelsIQ2, unit: 1. / 8, encode: (*encoder).iq2_XS},
-	tensor.IQ2_S:   {group: 16, offset: 128, levels: levelsIQ2, unit: 1. / 8, encode: (*encoder).iq2_S},
-	tensor.IQ3_XXS: {group: 32, offset: 128, levels: levelsIQ3_XXS, unit: 1. / 4, encode: (*encoder).iq3_XXS},
-	tensor.IQ3_S:   {group: 32, offset: 128, levels: levelsIQ3_S, unit: 1, encode: (*encoder).iq3_S},
-	tensor.TQ1_0:   {group: 32, scale: 52, unit: 1, offset: 1, encode: (*encoder).tq1_0},
-	tensor.TQ2_0:   {group: 32, scale: 64, unit: 1, offset: 1, encode: (*encoder).tq2_0},
-	tensor.NVFP4:   {group: 16, offset: 128, levels: levelsE2M1, encode: (*encoder).nvfp4},
-	tensor.Q1_0:    {group: 32, offset: 1, encode: (*encoder).q1_0},
-	tensor.Q2_0:    {group: 32, offset: 1, encode: (*encoder).q2_0},
+	tensor.IQ4_NL:  {group: 32, table: &iq4},
+	tensor.MXFP4:   {group: 32, table: &e2m1},
+	tensor.Q2_K:    {group: 16, unit: 1, scale: 80, min: true},
+	tensor.Q3_K:    {group: 16, unit: 1, scale: 108, offset: 4},
+	tensor.Q4_K:    {group: 32, unit: 1, min: true},
+	tensor.Q5_K:    {group: 32, unit: 1, min: true},
+	tensor.Q6_K:    {group: 16, unit: 1, scale: 208, offset: 32},
+	tensor.IQ4_XS:  {group: 32, unit: 1, table: &iq4},
+	tensor.IQ1_S:   {group: 32, offset: 128, levels: levelsIQ1, unit: 1. / 8},
+	tensor.IQ1_M:   {group: 16, offset: 128, levels: levelsIQ1, unit: 1. / 8},
+	tensor.IQ2_XXS: {group: 32, offset: 128, levels: levelsIQ2, unit: 1. / 8},
+	tensor.IQ2_XS:  {group: 16, offset: 128, levels: levelsIQ2, unit: 1. / 8},
+	tensor.IQ2_S:   {group: 16, offset: 128, levels: levelsIQ2, unit: 1. / 8},
+	tensor.IQ3_XXS: {group: 32, offset: 128, levels: levelsIQ3_XXS, unit: 1. / 4},
+	tensor.IQ3_S:   {group: 32, offset: 128, levels: levelsIQ3_S, unit: 1},
+	tensor.TQ1_0:   {group: 32, scale: 52, unit: 1, offset: 1},
+	tensor.TQ2_0:   {group: 32, scale: 64, unit: 1, offset: 1},
+	tensor.NVFP4:   {group: 16, offset: 128, levels: levelsE2M1},
+	tensor.Q1_0:    {group: 32, offset: 1},
+	tensor.Q2_0:    {group: 32, offset: 1},
 }
 
 // withZeros and withMinimums are the formats of grouped types.
