@@ -45,11 +45,18 @@ function take(source) {
 	loadModel(source);
 }
 
+// room says before a download or a load about how much memory a model of so many bytes takes, or that it is too large.
+const mostInMemory = 2 ** 31;
+function room(size) {
+	const gpu = Array.isArray(adapters) && adapters[0]?.kind !== 'cpu' && backend() !== 'cpu' || backend() === 'webgpu';
+	return h('span', { class: gpu || size <= mostInMemory ? 'muted' : 'badly', t: gpu || size <= mostInMemory ? ['needsMemory', { memory: () => bytes(size * 1.2 + 2 ** 25) }] : 'needsGPU' });
+}
+
 // listFiles lists the GGUF files of ORG/REPO at Hugging Face, one to be chosen.
 async function listFiles(repo, url) {
 	try {
 		const files = await ggufFiles(repo);
-		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.name), h('span', { class: 'muted' }, bytes(f.size)),
+		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.name), h('span', { class: 'muted' }, bytes(f.size)), room(f.size),
 			h('button', { type: 'button', class: 'small', t: 'download', onclick: () => { url.value = f.url; $('sum').value = f.sha256; $('files').replaceChildren(); $('fetch').click(); } })))));
 	} catch (e) {
 		fail(e);
@@ -162,6 +169,7 @@ function keptRow(m) {
 	if (!going) buttons.push(remove);
 	row.append(h('span', { class: 'name', dir: 'auto' }, m.name),
 		m.done ? h('span', { class: 'state muted', t: [verified.has(m.key) ? 'checked' : 'size', { size: () => bytes(m.size) }] }) : h('span', { class: 'state muted', t: ['loaded', { have: () => bytes(m.have), size: () => bytes(m.size) }] }),
+		room(m.size),
 		m.done ? '' : h('progress', { max: m.size, value: m.have, tLabel: ['downloadOf', { name: m.name }] }),
 		m.sha256 ? h('code', { class: 'muted', dir: 'ltr', title: m.sha256 }, 'sha256 ' + m.sha256.slice(0, 16) + '…') : '',
 		h('div', { class: 'row' }, buttons));
