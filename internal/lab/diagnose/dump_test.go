@@ -191,6 +191,27 @@ func TestPadded(t *testing.T) {
 	}
 }
 
+// TestUnseen: a tap without rows, which nothing else shows, is an error at the top; a dump without logits is asked for
+// them.
+func TestUnseen(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	dump, _ := m.record(t, "", "", m.texts(t, mixed))
+	x := dump.Prompts[0].Taps["model.layers.1.out"]
+	x.Shape = tensor.Shape{x.Shape.Size()}
+	asked := func(d *Diagnosis) bool {
+		return slices.ContainsFunc(d.Next, func(s Step) bool { return slices.Equal(s.Taps, []string{"logits"}) })
+	}
+	d := m.diagnose(t, dump, nil)
+	if !good(d.Verdict) || len(d.Errors) != 1 || !strings.Contains(d.Errors[0], "as model.layers.1.out: rows of ") || asked(d) {
+		t.Errorf("%s: %q, %+v", say(d), d.Errors, d.Next)
+	}
+	dump.Prompts[0].Logits = nil
+	delete(dump.Prompts[0].Taps, "lm_head.out")
+	if d = m.diagnose(t, dump, nil); !good(d.Verdict) || !asked(d) {
+		t.Errorf("%s: %+v", say(d), d.Next)
+	}
+}
+
 // TestOutside gives ids that the model does not have.
 func TestOutside(t *testing.T) {
 	m := tiny(t, "tiny-qwen3")

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab"
 )
 
 // errors says which taps were not looked at by mistake.
@@ -17,7 +18,15 @@ func (r *conclusion) errors() {
 	} else if n := len(d.unplaced); n > len(d.taps) {
 		r.out.Errors = append(r.out.Errors, fmt.Sprintf("most of the dump's taps were not looked at: %d have no "+
 			"place in MODEL, %s", n, d.whyUnplaced()))
+	} else if i := slices.IndexFunc(d.misfit, d.isLost); i >= 0 {
+		r.out.Errors = append(r.out.Errors, fmt.Sprintf("not all of the dump's taps were looked at, as %s: %s",
+			d.misfit[i].Name, d.misfit[i].Why))
 	}
+}
+
+// isLost reports whether a tap with rows that are too long is the only one of its value.
+func (d *dump) isLost(u lab.Unplaced) bool {
+	return u.Width > u.Node.Shape.Size() && !d.isTapped(u.Node)
 }
 
 // next lists what to do: mend the dump's names, then the findings, then see what these taps and prompts cannot show.
@@ -77,6 +86,9 @@ func (r *conclusion) look(add func(Step)) {
 	if r.out.Coverage.Positions <= window {
 		add(Step{Do: DoAddPrompt, Why: fmt.Sprintf("no prompt with taps has more than %d tokens", window),
 			Tokens: window + 1})
+	}
+	if len(r.out.Logits) == 0 && r.out.Closure.Prompts == 0 {
+		add(Step{Do: DoAddTaps, Why: "the dump has no logits, so whether they follow is open", Taps: []string{"logits"}})
 	}
 	if !slices.ContainsFunc(d.prompts, func(p *prompt) bool { return p.tapped && p.decoded() > 0 }) {
 		add(Step{Do: DoDecode, Why: "the reuse of keys and values was not tested", Decode: 2})

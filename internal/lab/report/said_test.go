@@ -31,6 +31,18 @@ func TestRoundingIsNoCause(t *testing.T) {
 	}
 }
 
+// TestHeadlineOfNoLogits: of logits that a dump lacks nothing is said to follow.
+func TestHeadlineOfNoLogits(t *testing.T) {
+	d := &diagnose.Diagnosis{Verdict: diagnose.Clean}
+	if got := headline(d); got != "Every equation holds to rounding. The dump has no logits." {
+		t.Errorf("%q", got)
+	}
+	d.Closure.Prompts = 1
+	if got := headline(d); got != meaning(diagnose.Clean) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestHeadlineOfUnknown: the first line says of what has no known cause that it differs, and where.
 func TestHeadlineOfUnknown(t *testing.T) {
 	d := &diagnose.Diagnosis{Verdict: diagnose.Structural, Layers: 4, Findings: []diagnose.Finding{

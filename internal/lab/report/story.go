@@ -37,18 +37,29 @@ func meaning(v diagnose.Verdict) string {
 	return cmp.Or(meanings[v], "This verdict is not one that reports know.")
 }
 
+// verdict returns the meaning of a verdict.
+func verdict(d *diagnose.Diagnosis) string {
+	if d.Verdict == diagnose.Clean && lacksLogits(d) {
+		return "Every equation holds to rounding. The dump has no logits."
+	}
+	return meaning(d.Verdict)
+}
+
+// lacksLogits reports whether the dump has no logits.
+func lacksLogits(d *diagnose.Diagnosis) bool { return d.Closure.Prompts == 0 && len(d.Logits) == 0 }
+
 // headline returns the first causes of a diagnosis and their places, without the verdict.
 func headline(d *diagnose.Diagnosis) string {
 	const most = 2
 	if len(d.Findings) == 0 {
-		return meaning(d.Verdict)
+		return verdict(d)
 	}
 	findings := d.Findings
 	if !Passed(d.Verdict) { // how the engine rounds is no cause of the fault
 		if wrong := slices.DeleteFunc(slices.Clone(findings), rounding); len(wrong) > 0 {
 			findings = wrong
 		} else {
-			return meaning(d.Verdict)
+			return verdict(d)
 		}
 	}
 	var parts []string
@@ -140,7 +151,7 @@ func residual(f *diagnose.Finding) string {
 // closure says whether the findings explain the logits.
 func closure(d *diagnose.Diagnosis) string {
 	c := &d.Closure
-	if c.Prompts == 0 && len(d.Logits) == 0 {
+	if lacksLogits(d) {
 		return "The dump has no logits, so whether the findings explain them is open."
 	}
 	text := fmt.Sprintf("The engine's logits lie %s nats from the reference's (KL, mean over the positions of %s); "+
@@ -239,7 +250,7 @@ func seen(d *diagnose.Diagnosis) []string {
 
 // story tells a diagnosis in paragraphs.
 func story(d *diagnose.Diagnosis) []string {
-	all := append([]string{meaning(d.Verdict)}, sentences(d.Errors)...)
+	all := append([]string{verdict(d)}, sentences(d.Errors)...)
 	all = append(all, equations(d))
 	const most = 6
 	for i := range d.Findings[:min(len(d.Findings), most)] {
