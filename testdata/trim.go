@@ -257,6 +257,7 @@ func ends(folder string) (func(tap string) bool, error) {
 		Own    int  `json:"n_layer"`
 		Scans  int  `json:"linear_num_value_heads"`
 		Beside bool `json:"parallel_attn"`
+		AltUp  int  `json:"altup_num_inputs"`
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return nil, err
@@ -265,6 +266,10 @@ func ends(folder string) (func(tap string) bool, error) {
 	few := filepath.Base(filepath.Dir(folder)) == "families3"
 	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
+		aside := m != nil && (m[2] == "out" || m[1] != "0" && !isSum.MatchString(m[2]))
+		if c.AltUp > 0 && (aside || strings.Contains(tap, "altup_")) { // a layer's output has all streams
+			return false
+		}
 		if c.Beside { // attention's output is added in place to the MLP's
 			return !isBeside.MatchString(tap)
 		}
@@ -309,6 +314,7 @@ func edit(from, to string, f func([]byte) ([]byte, error)) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
 		return err
 	}
+	b = bytes.ReplaceAll(b, []byte("\n-Infinity"), []byte("\n\"-Infinity\"")) // which JSON lacks
 	return os.WriteFile(to, b, 0o666)
 }
 

@@ -27,6 +27,7 @@ var idle = map[string]string{
 	"deepseek2-lite n_group":                   "only where topk_method is group_limited_greedy",
 	"granitehybrid rope_parameters.rope_theta": "only where position_embedding_type is rope",
 	"granitehybrid rope_parameters.rope_type":  "likewise",
+	"gemma3n altup_active_idx":                 "the golden has the default, 0, which the edit is, too",
 	"qwen3moe sliding_window":                  "only where use_sliding_window is true",
 	"qwen3moe use_sliding_window":              "only where sliding_window is a number",
 	"llama4 no_rope_layers":                    "an empty list is none",

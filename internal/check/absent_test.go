@@ -48,6 +48,7 @@ var optional = map[string]map[string]any{
 	"kimi-linear":    {"expert_weights_scale": float32(1)},
 	"qwen3next":      {"rope.dimension_count": ".attention.key_length"},
 	"minimax-m2":     {"rope.dimension_count": ".attention.key_length"},
+	"gemma3n":        {"final_logit_softcapping": float32(30)},
 	"modern-bert":    {"rope.freq_base_swa": float32(1e4), "attention.sliding_window_pattern": uint32(3)},
 	"nemotron_h_moe": {"expert_weights_norm": false, "expert_weights_scale": float32(1), "attention.layer_norm_epsilon": nil},
 	"olmo2":          {"attention.sliding_window_pattern": uint32(4), "rope.freq_base_swa": ".rope.freq_base"},

@@ -147,6 +147,7 @@ const (
 	Interval               // interval of full layers among those Listed; by default the first type's Period
 	Never                  // false, whatever the model
 	Sections               // list of three numbers, followed by 0
+	EachLayer              // setting that lists a number for each layer, as float32
 	Multiplier             // mscale_all_dim of yarn, where mscale is 1
 	NextLayers             // number of layers in the file, behind the last, predicting further tokens
 	Experts                // a setting without a key in GGUF: true where there are experts

@@ -47,6 +47,19 @@ func (s Settings) List(key string) []any {
 	return list
 }
 
+// Each changes the numbers of a list.
+func (s Settings) Each(key string, change func(x float64) float64) {
+	list := slices.Clone(s.List(key))
+	for i, v := range list {
+		if x, ok := v.(float64); ok {
+			list[i] = change(x)
+		}
+	}
+	if list != nil {
+		s[key] = list
+	}
+}
+
 // Take removes key and returns its value.
 func (s Settings) Take(key string) any {
 	v := s[key]

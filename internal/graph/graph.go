@@ -4,7 +4,7 @@
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
 //
-// Files, users before the used: state.go (operations with a state), row.go (operations on rows), patch.go (on
+// Files, users before the used: stream.go (operations on several streams), state.go (operations with a state), row.go (operations on rows), patch.go (on
 // pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all
 // other operations), attr.go (settings of operations), graph.go.
 package graph
@@ -54,13 +54,16 @@ const (
 	Interpolate           // shares of rows of a weight by a row's place in its picture; PlaceAttr
 	Clamp                 // between two numbers, weights
 	Deepstack             // features for a later layer, behind a step's embeddings; DeepstackAttr
+	Mix                   // sums of a row's vectors, weighted by the row's own numbers; MixAttr
+	Match                 // vectors scaled to the root mean square of another; NormAttr
+	Above                 // max(0, x - mean - by·deviation) along the last dimension; ScaleAttr
 	numOps
 )
 
 var opNames = [numOps]string{"embed", "linear", "rms_norm", "rope", "store_kv", "attention", "add", "mul",
 	"scale", "glu", "act", "softcap", "rows", "view", "route", "experts", "layer_norm", "l2_norm", "concat", "slice",
 	"embed_pos", "scale_pos", "pool", "head_linear", "conv", "ssm_scan", "delta_scan", "patches",
-	"interpolate", "clamp", "deepstack"}
+	"interpolate", "clamp", "deepstack", "mix", "match", "above"}
 
 func (o Op) String() string {
 	if o < numOps {

@@ -28,8 +28,8 @@ func TestFast(t *testing.T) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), name+".gguf")
 				if _, err := convert.Convert(t.Context(), folder, file, convert.Options{Type: kind}); err != nil {
-					if kind == "Q8_0" && strings.Contains(err.Error(), "no multiple of Q8_0's block of 32") {
-						return // rows of 24 or 48, which llama-quantize refuses, too
+					if (kind == "Q8_0" || name == "gemma3n") && strings.Contains(err.Error(), "no multiple of Q8_0's block of 32") {
+						return // rows of 24, 48 or 144, which llama-quantize refuses, too
 					}
 					t.Fatal(err)
 				}

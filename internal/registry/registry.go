@@ -22,6 +22,7 @@ import (
 	gemmaembedding "github.com/karat-run/karat/internal/arch/gemma-embedding"
 	"github.com/karat-run/karat/internal/arch/gemma2"
 	"github.com/karat-run/karat/internal/arch/gemma3"
+	"github.com/karat-run/karat/internal/arch/gemma3n"
 	"github.com/karat-run/karat/internal/arch/gemma4"
 	"github.com/karat-run/karat/internal/arch/gemma4v"
 	"github.com/karat-run/karat/internal/arch/glm4"
@@ -123,6 +124,7 @@ var Families = []*family.Family{
 	&qwen35.NextFamily,
 	&phimoe.Family,
 	&minimaxm2.Family,
+	&gemma3n.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -23,7 +23,8 @@ func chains(n *graph.Node) bool {
 	case graph.Embed, graph.RMSNorm, graph.Add, graph.Mul, graph.Scale, graph.Softcap, graph.GLU, graph.Act, graph.RoPE,
 		graph.StoreKV,
 		graph.LayerNorm, graph.L2Norm, graph.Concat, graph.Slice, graph.EmbedPos, graph.ScalePos,
-		graph.Patches, graph.Interpolate, graph.Clamp, graph.Deepstack:
+		graph.Patches, graph.Interpolate, graph.Clamp, graph.Deepstack,
+		graph.Mix, graph.Match, graph.Above:
 		return true
 	}
 	return false

@@ -147,6 +147,8 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 		return p.link(n, before, body), nil
 	case graph.ScalePos:
 		return p.link(n, nil, e.scalePos(n, out, in[0])), nil
+	case graph.Mix, graph.Match:
+		return p.link(n, nil, streams(n, out, in[0], in[1])), nil
 	case graph.Concat:
 		return p.link(n, nil, concat(n, out, in[0], in[1])), nil
 	case graph.Slice:

@@ -24,6 +24,13 @@ func rowKernel(n *graph.Node) (rowFunc, error) {
 		return layerNormKernel(n)
 	case graph.L2Norm:
 		return l2NormKernel(n), nil
+	case graph.Above:
+		by, ones := float32(n.Attr.(graph.ScaleAttr).By), slices.Repeat([]float32{1}, n.Shape.Last())
+		return func(dst, x, _ []float32) {
+			for d := len(ones); len(x) > 0; dst, x = dst[d:], x[d:] {
+				simd.Above(dst[:d], x[:d], ones, by)
+			}
+		}, nil
 	case graph.Add, graph.Mul:
 		return combineKernel(n)
 	case graph.Scale:
@@ -180,6 +187,24 @@ func l2NormKernel(n *graph.Node) rowFunc {
 		for i := 0; i < len(x); i += d {
 			simd.L2Norm(dst[i:i+d], x[i:i+d], eps)
 		}
+	}
+}
+
+// streams computes a Mix or a Match of rows of x and z.
+func streams(n *graph.Node, out, x, z []float32) func(from, to int) error {
+	d, size, k, m := n.Shape.Last(), n.Shape.Size(), n.In[0].Shape.Size(), n.In[1].Shape.Size()
+	return func(from, to int) error {
+		for r := from; r < to; r++ {
+			y, x, z := out[r*size:(r+1)*size], x[r*k:(r+1)*k], z[r*m:(r+1)*m]
+			if n.Op == graph.Mix {
+				simd.Mix(y, z, x, d, float32(n.Attr.(graph.MixAttr).Plus))
+				continue
+			}
+			for i := 0; i < size; i += d {
+				simd.Match(y[i:i+d], x[i:i+d], z, n.Attr.(graph.NormAttr).Eps)
+			}
+		}
+		return nil
 	}
 }
 

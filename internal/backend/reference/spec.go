@@ -20,10 +20,12 @@ type Spec struct {
 	Times float64                                               // factor of the result
 
 	Alter       [3]Change      // changes of a Linear's weight, or of Experts' matrices
-	By          float64        // factor of Embed and Scale; cap of Softcap, 0 for none
+	By          float64        // factor of Embed and Scale; cap of Softcap, 0 for none; number of Mix and Above
 	Shift       int            // number added to positions
 	Eps, Offset float64        // numbers of norms
 	KeepMean    bool           // whether LayerNorm subtracts no mean
+	Turned      bool           // whether the weights of Mix are by input, then by sum
+	Lost        int            // taken from the number whose mean is Above's variance
 	Pool        graph.PoolAttr // rule of Pool
 	Act         func(float64) float64
 	Limits      graph.ActAttr // limits of gates, except the activation
@@ -116,6 +118,8 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 			Sections: a.Sections, Woven: a.Woven}
 	case graph.ScaleAttr:
 		s.By = a.By
+	case graph.MixAttr:
+		s.By = a.Plus
 	case graph.PoolAttr:
 		s.Pool = a
 	case graph.ActAttr:

@@ -21,8 +21,8 @@ var lowerings = map[graph.Op]func(p *planner, l *lowered){
 	graph.Rows: lowerPick, graph.View: lowerPick, graph.Concat: lowerConcat, graph.Slice: lowerSlice,
 	graph.Route: lowerRoute, graph.Experts: lowerExperts, graph.Pool: lowerPool,
 	graph.Patches: lowerPatches, graph.Interpolate: lowerInterpolate, graph.Clamp: lowerElements,
-	graph.Deepstack: lowerDeepstack,
-	graph.Conv:      lowerConv, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
+	graph.Deepstack: lowerDeepstack, graph.Mix: lowerMix, graph.Match: lowerLayerNorm, graph.Above: lowerLayerNorm,
+	graph.Conv: lowerConv, graph.SSMScan: lowerScan, graph.DeltaScan: lowerScan,
 }
 
 // lower makes l's dispatches and its buffer, unless another node's dispatches compute l.
@@ -112,20 +112,36 @@ func lowerPick(p *planner, l *lowered) {
 }
 
 // layerVariant is a form of layernorm.wgsl.
-type layerVariant struct{ Mean, Weight, Bias bool }
+type layerVariant struct{ Mean, Weight, Bias, Match, Above bool }
 
-// lowerLayerNorm lowers a LayerNorm or an L2Norm.
+// lowerLayerNorm lowers a LayerNorm, an L2Norm, a Match or an Above.
 func lowerLayerNorm(p *planner, l *lowered) {
 	n := l.node
-	v, bindings := layerVariant{n.Op == graph.LayerNorm, len(n.W) > 0, len(n.W) > 1},
-		[]binding{p.values[n], p.values[n.In[0]]}
-	if v.Weight {
+	v, bindings := layerVariant{n.Op == graph.LayerNorm || n.Op == graph.Above, len(n.W) > 0, len(n.W) > 1,
+		n.Op == graph.Match, n.Op == graph.Above}, []binding{p.values[n], p.values[n.In[0]]}
+	switch {
+	case v.Weight:
 		bindings = append(bindings, p.vector(n.W...))
+	case v.Match:
+		bindings = append(bindings, p.values[n.In[1]])
+	}
+	eps := float32(0)
+	if a, ok := n.Attr.(graph.NormAttr); ok {
+		eps = a.Eps
+	} else if a, ok := n.Attr.(graph.ScaleAttr); ok {
+		eps = float32(a.By)
 	}
 	size := n.Shape.Last()
 	vectors := n.Shape.Size() / size
-	numbers := params{"vectors": vectors, "size": size, "eps": n.Attr.(graph.NormAttr).Eps}
+	numbers := params{"vectors": vectors, "size": size, "eps": eps}
 	p.add(l, "layernorm", v, numbers, groups(vectors), bindings...)
+}
+
+func lowerMix(p *planner, l *lowered) {
+	n := l.node
+	numbers := params{"sums": n.Shape[0], "vectors": n.In[1].Shape[0], "size": n.Shape.Last(),
+		"plus": float32(n.Attr.(graph.MixAttr).Plus)}
+	p.add(l, "mix", nil, numbers, elements(n.Shape.Size()), p.values[n], p.values[n.In[0]], p.values[n.In[1]])
 }
 
 func lowerConcat(p *planner, l *lowered) {

@@ -120,6 +120,10 @@ func (r *reader) readFamilyKeys() {
 			r.readSections(k)
 			continue
 		}
+		if k.Kind == family.EachLayer {
+			r.readEach(k)
+			continue
+		}
 		if k.Kind == family.Switch {
 			r.readSwitch(k)
 			continue
@@ -167,6 +171,23 @@ func readPerLayer(r *reader, key string) {
 		all = append(all, list[min(i, len(list)-1)])
 	}
 	r.Values[key] = all
+}
+
+// readEach reads a number for each layer.
+func (r *reader) readEach(k family.Key) {
+	v := r.value(k.GGUF)
+	n, ok := v.([]float32) // infinite ones, too
+	if layers := r.Values.Int("num_hidden_layers"); v != nil && (!ok || len(n) != layers) {
+		r.errorf(k.GGUF, "is %s, expected a number for each of %d layers", family.Show(v), layers)
+		return
+	}
+	var list []any
+	for _, x := range n {
+		list = append(list, float64(x))
+	}
+	if list != nil {
+		r.Values[k.Setting] = list
+	}
 }
 
 // readSections reads three numbers, and a fourth, 0.

@@ -159,6 +159,13 @@ func (w *writer) writeFamilyKey(k family.Key, dim uint32) {
 		if v > 0 {
 			w.put(k.GGUF, uint32(v))
 		}
+	case family.EachLayer:
+		var n []float32
+		for _, v := range w.Values.List(k.Setting) {
+			x, _ := v.(float64)
+			n = append(n, float32(x))
+		}
+		w.put(k.GGUF, n)
 	case family.Sections:
 		list, _ := w.Values[k.Setting].([]any)
 		n := make([]int32, 4)

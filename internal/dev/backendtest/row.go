@@ -48,6 +48,25 @@ func parts() (list []operation) {
 	return list
 }
 
+// streams are operations on several vectors of a row.
+func streams() (list []operation) {
+	add := func(name string, build func(k *sketch) *graph.Node) {
+		list = append(list, operation{name: name, bound: float, build: build})
+	}
+	for _, x := range []struct{ m, n, d int }{{1, 1, 1}, {4, 4, 37}, {4, 1, 64}, {3, 5, 150}} {
+		add(fmt.Sprintf("mix/%d of %dx%d", x.m, x.n, x.d), func(k *sketch) *graph.Node {
+			return k.Mix(k.input(x.m*x.n), k.input(x.n, x.d), x.m, float64(x.m-1))
+		})
+		add(fmt.Sprintf("match/%dx%d", x.n, x.d), func(k *sketch) *graph.Node {
+			return k.Match(k.input(x.n, x.d), k.input(x.d), 1e-5)
+		})
+		add(fmt.Sprintf("above/%dx%d", x.n, x.d+1), func(k *sketch) *graph.Node {
+			return k.Above(k.input(x.n, x.d+1), float64(x.m)/2-0.5)
+		})
+	}
+	return list
+}
+
 // positions are the operations that read a row's position.
 func positions() (list []operation) {
 	for _, d := range append([]tensor.DType{tensor.F32, tensor.BF16}, blocks[0]) {

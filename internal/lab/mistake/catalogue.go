@@ -74,5 +74,6 @@ func OpName(o graph.Op) string {
 	return [...]string{"Embed", "Linear", "RMSNorm", "RoPE", "StoreKV", "Attention", "Add", "Mul",
 		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat",
 		"Slice", "EmbedPos", "ScalePos", "Pool", "HeadLinear",
-		"Conv", "SSMScan", "DeltaScan", "Patches", "Interpolate", "Clamp", "Deepstack"}[o]
+		"Conv", "SSMScan", "DeltaScan", "Patches", "Interpolate", "Clamp", "Deepstack", "Mix",
+		"Match", "Above"}[o]
 }

@@ -377,6 +377,31 @@ func sharedDecays(_ *Proposer, n *graph.Node) []*Hypothesis {
 		func(s *reference.Spec) { s.Sequence.Shared = true })}
 }
 
+// otherMixes lists sums of streams whose weights are in the other order, or lack the number added to each.
+func otherMixes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+	if n.Shape[0] == n.In[1].Shape[0] && n.Shape[0] > 1 {
+		all = append(all, edit(n, "takes the weights of a stream for those of a sum", detail{"mix": "turned"},
+			func(s *reference.Spec) { s.Turned = true }))
+	}
+	if by := n.Attr.(graph.MixAttr).Plus; by != 0 {
+		all = append(all, edit(n, fmt.Sprintf("does not add %.6g to the weights", by), detail{"mix": "plain"},
+			func(s *reference.Spec) { s.By = 0 }))
+	}
+	return all
+}
+
+// lostMatches lists streams that keep their own size.
+func lostMatches(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{edit(n, "leaves the streams at their own size", detail{}, passes(0))}
+}
+
+// otherBounds lists gates without a bound, and with a deviation of a number less.
+func otherBounds(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{edit(n, "keeps all of the gates", detail{"bound": "none"}, passes(0)),
+		edit(n, "divides the variance by a number less", detail{"bound": "sample"},
+			func(s *reference.Spec) { s.Lost = 1 })}
+}
+
 // lostSkips lists scans without their skip connection.
 func lostSkips(_ *Proposer, n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{edit(n, "leaves out the skip connection (D·x)", detail{},
