@@ -222,7 +222,7 @@ func Read(from io.Reader) (*Receipt, error) {
 	return r, r.named(b)
 }
 
-// named returns an error unless the fields of r's text are those that Bytes writes. Go's decoder also takes other cases
+// named returns an error unless r's text has the fields that Bytes writes. Go's decoder also takes other cases
 // of letters, and the last of two fields: another reader of such a text would see another receipt than the signed one.
 func (r *Receipt) named(text []byte) error {
 	own, err := r.Bytes()
