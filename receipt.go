@@ -384,12 +384,13 @@ func (v *Verdict) end(m *Model, r *receipt.Receipt) {
 	ends, vocab := m.ends(), m.opened.Graph.Result().Shape.Size()
 	for at, id := range r.Answer {
 		over := slices.Contains(ends, int(id)) || slices.Contains(r.Ends, id)
+		said := r.End == string(StopEnd)
 		switch last := at == len(r.Answer)-1; {
 		case int(id) >= vocab:
 			v.find("choice", at, "token %d: %d is no token of the model", at, id)
 		case over && !last:
 			v.find("end", at, "token %d ends the answer, and the receipt's answer goes on", at)
-		case last && (over && r.End != string(StopEnd) && r.End != string(StopString) || !over && r.End == string(StopEnd)):
+		case last && over != said && r.End != string(StopString): // a stop string may lie in the last token
 			v.find("end", at, "the last token ends the answer: %t, and the reason of the end is %q", over, r.End)
 		default:
 			continue

@@ -233,8 +233,8 @@ func steps(r *Record) []string {
 	if n == 0 || n == len(r.Prompts) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d prompts have one token: a step of decoding goes on from the pass before, and is read "+
-		"as a prompt from position 0. Leave out the files of such steps", n)}
+	return []string{fmt.Sprintf("%d prompts have one token: a step of decoding goes on from the pass before, and is "+
+		"read as a prompt from position 0. Leave out the files of such steps", n)}
 }
 
 // Take sets the parts of p's input that p lacks, from a prompt of a golden record. Ids that do not fit p are an
