@@ -68,7 +68,8 @@ func (f *expectFlags) expect(x *call, path, dump string) (e *diagnose.Expectatio
 			return err
 		}
 		if e.Sight {
-			return fmt.Errorf("-o %s: %s is before the text, and a record has rows of the text's positions", f.out, e.Tap)
+			return fmt.Errorf("-o %s: %s is before the text, and a record has rows of the text's positions", f.out,
+				e.Tap)
 		}
 		return writeExpected(f.out, e, o.Dump)
 	})

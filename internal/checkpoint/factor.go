@@ -31,7 +31,8 @@ func takeFactors(c *weights) error {
 		if _, role, _ := cutLast(name); !ok || c.Family.Model.Claims(role+".scale") {
 			continue
 		}
-		if _, biased := c.set.ByName[name+".bias"]; biased && w.DType != tensor.NVFP4 && strings.Contains(name, ".ffn_") {
+		_, biased := c.set.ByName[name+".bias"]
+		if biased && w.DType != tensor.NVFP4 && strings.Contains(name, ".ffn_") {
 			return fmt.Errorf("%s: tensor %s: llama.cpp multiplies the sum of %s's product and its bias with it: "+
 				"multiply the weight and the bias instead, and leave it out", c.Path, by.Name, name)
 		}
@@ -68,7 +69,7 @@ var multiplied = regexp.MustCompile(`^blk\.\d+\.(attn_(q|k|v|output|qkv|gate)|ff
 
 // HasFactor reports whether llama.cpp multiplies products with a weight of NVFP4 by the factor beside it, given the
 // weight's names without .weight, and the model does not.
-func (c *weights) HasFactor(gguf, hf string) bool {
+func HasFactor(c *Checkpoint, gguf, hf string) bool {
 	_, role, _ := cutLast(gguf)
 	_, biased := c.set.ByName[c.Name(gguf+".bias", hf+".bias")]
 	return (multiplied.MatchString(gguf) || gguf == "output") && !c.Family.Model.Claims(role+".scale") &&

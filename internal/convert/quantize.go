@@ -166,8 +166,8 @@ func replaced(rules []quantmix.Rule, tensors []tensor.Tensor, types []tensor.DTy
 		if n := count[x] - 1; n > 0 {
 			others = fmt.Sprintf(" and %d more", n)
 		}
-		notes = append(notes, fmt.Sprintf("%s%s: %v takes the place of %v, whose block of %d does not divide rows of %d",
-			tensors[i].Name, others, x.to, x.from, x.from.BlockSize(), x.k))
+		notes = append(notes, fmt.Sprintf("%s%s: %v takes the place of %v, whose block of %d does not divide rows of "+
+			"%d", tensors[i].Name, others, x.to, x.from, x.from.BlockSize(), x.k))
 	}
 	return notes
 }

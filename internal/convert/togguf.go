@@ -114,7 +114,7 @@ func (c *converter) hfToGGUF(ctx context.Context, m *checkpoint.Checkpoint, weig
 // factored returns the codes of NVFP4 behind a weight's values, and a factor of each matrix, which hold the values as
 // llama.cpp's converter writes them; nil where they do not.
 func factored(m *checkpoint.Checkpoint, w *graph.Weight) (codes tensor.Tensor, by []float32) {
-	if !m.HasFactor(w.GGUF, w.HF) {
+	if !checkpoint.HasFactor(m, w.GGUF, w.HF) {
 		return codes, nil
 	}
 	var parts []tensor.Tensor

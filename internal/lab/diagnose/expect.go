@@ -23,7 +23,7 @@ type Expectation struct {
 	// How the engine's values come of the expected ones; "" if no plain way is found.
 	Relation string        `json:"relation"`
 	Rows     []ExpectedRow `json:"rows"`
-	Sight    bool          `json:"sight,omitempty"` // before the text: prompts are tiles of pictures, and positions rows
+	Sight    bool          `json:"sight,omitempty"` // before the text: prompts are tiles, and positions rows
 }
 
 // ExpectedRow is a row of an expectation.

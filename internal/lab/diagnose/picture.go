@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -373,6 +374,7 @@ func (s *sightings) add(o *Options, p *lab.Prompt) (shown []*lab.Shown, err erro
 func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (findings []Finding, err error) {
 	var rows []*vision.Row
 	model, g := reference.Of(o.Eye.Graph), o.Eye.Graph
+	tapped := slices.ContainsFunc(tiles, func(q *lab.Prompt) bool { return len(q.Taps) > 0 })
 	for _, s := range shown {
 		seen := &vision.Seen{Picture: s.Picture}
 		for _, t := range s.Tiles {
@@ -437,6 +439,37 @@ func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (fi
 			From: []string{}, Nodes: []string{}, Computed: said,
 			Evidence: fmt.Sprintf("prompt %d: at token %d %v, not %v", p.Index, at, got, want)})
 	}
+	if !tapped {
+		if err := o.takeRows(p, mixed); err != nil {
+			return nil, err
+		}
+	}
 	p.Show(mixed)
 	return findings, nil
+}
+
+// takeRows takes the rows of pictures from the dump's first value of the text. Without taps before it nothing tells how
+// the engine rounds there, so that the rows are not judged.
+func (o *Options) takeRows(p *lab.Prompt, mixed vision.Mixed) error {
+	placed, err := lab.Place(o.Graph, cmp.Or(o.Names, o.Dump.Names), p)
+	if err != nil {
+		return err
+	}
+	for _, x := range placed.Taps {
+		if x.Node != o.Graph.Nodes[0] || x.Node.Op != graph.Embed {
+			continue
+		}
+		tap, v := lab.Tap{Placed: x}, make([]float64, x.Node.Shape.Size())
+		first, n := tap.Rows()
+		for i := first; i < min(first+n, len(mixed.Embeddings)); i++ {
+			if row := slices.Clone(mixed.Embeddings[i]); len(row) >= len(v) {
+				tap.Read(v, i)
+				for k, y := range v {
+					row[k] = float32(y)
+				}
+				mixed.Embeddings[i] = row
+			}
+		}
+	}
+	return nil
 }
