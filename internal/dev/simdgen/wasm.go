@@ -44,7 +44,7 @@ const (
 	v128 code = "\x7b"
 )
 
-// module is what its functions are added to. Kernels are called with Go's stack pointer.
+// module collects functions. Kernels are called with Go's stack pointer.
 type module struct {
 	types, funcs, bodies []code
 	kernels              []string
@@ -248,7 +248,6 @@ var (
 	add, sub, mul  = binary2("\x6a"), binary2("\x6b"), binary2("\x6c")
 	andI, shl, shr = binary2("\x71"), binary2("\x74"), binary2("\x76")
 	equal, less    = binary2("\x46"), binary2("\x48") // signed
-	mulF           = binary2("\x94")
 )
 
 func not(a code) code { return a + "\x45" }
@@ -272,24 +271,22 @@ func memory(op int) func(p code, at int) code {
 }
 
 var (
-	load, splat32At, splat64At, load32At, load64At = memory(0), memory(9), memory(10), memory(92), memory(93)
+	load, splat32At, load32At, load64At = memory(0), memory(9), memory(92), memory(93)
 
-	splat8, splat32, splatF, splatD = vector(15), vector(17), vector(19), vector(18) // the last of an i64
-	notV, and, andNot, or, xor      = vector(77), vector(78), vector(79), vector(80), vector(81)
-	pick, anyTrue                   = vector(82), vector(83)
-	swizzle                         = vector(14)
+	splat8, splat32, splatF    = vector(15), vector(17), vector(19)
+	notV, and, andNot, or, xor = vector(77), vector(78), vector(79), vector(80), vector(81)
+	pick, anyTrue              = vector(82), vector(83)
+	swizzle                    = vector(14)
 
-	shrB, subB                            = vector(109), vector(113)
-	shlH, shrH, eqH                       = vector(139), vector(141), vector(45)
-	narrowS, narrowU                      = vector(133), vector(134) // dwords to words
-	lowB, highB                           = vector(135), vector(136) // signed bytes to words
-	lowS, highS, lowU, highU              = vector(167), vector(168), vector(169), vector(170)
+	shrB, shlH, shrH                      = vector(109), vector(139), vector(141)
+	narrowS, narrowU                      = vector(133), vector(134)              // dwords to words
+	lowB, lowS, lowU                      = vector(135), vector(167), vector(169) // signed bytes to words, words to dwords
 	shlI, sarI, shrI, addI, subI, mulI    = vector(171), vector(172), vector(173), vector(174), vector(177), vector(181)
 	lessU                                 = vector(58)
 	eqI, gtI, geI, maxI, dot              = vector(55), vector(59), vector(63), vector(184), vector(186)
 	shrQ, addQ, eqQ, sarQ                 = vector(205), vector(206), vector(214), vector(204)
 	absV, negV, addV, subV, mulV, divV    = vector(224), vector(225), vector(228), vector(229), vector(230), vector(231)
-	minV, maxV, ltV, gtV, geV, neV        = vector(232), vector(233), vector(67), vector(68), vector(70), vector(66)
+	minV, maxV, ltV                       = vector(232), vector(233), vector(67)
 	addD, subD, mulD, ltD, gtD            = vector(240), vector(241), vector(242), vector(73), vector(74)
 	nearest, toInt, toFloat, widen, round = vector(106), vector(248), vector(250), vector(95), vector(94)
 )

@@ -101,8 +101,8 @@ func (f *file) piece(at int64, n int) (js.Value, error) {
 	return v, nil
 }
 
-// maxSize bounds the size of a model's files where the CPU computes: the panels of its weights have about that size, of a
-// memory of 4 GiB.
+// maxSize bounds the size of a model's files where the CPU computes. The panels of its weights have about this size, in
+// a memory of 4 GiB.
 const maxSize = 2 << 30
 
 // sources returns files in Karat's form, read by pieces.
