@@ -181,22 +181,8 @@ type generated struct {
 	Receipt       string  `json:"receipt,omitempty"`
 }
 
-// piece is what generate tells of a part of a conversation's answer. Of a token it tells before.
-type piece struct {
-	Text      string     `json:"text,omitempty"`
-	Reasoning string     `json:"reasoning,omitempty"`
-	Call      *calledFor `json:"call,omitempty"`
-}
-
-// calledFor is a call of a tool.
-type calledFor struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
-}
-
-// generate answers a prompt. Of a text it tells each token, with its text; of a conversation each token, with its text
-// as token, then the parts that are certain now.
+// generate answers a prompt, and tells each token with its text. Of a conversation that it splits into parts it tells
+// each token with the text as token, then the parts that are certain now.
 func (m *model) generate(args []js.Value) (any, error) {
 	p, err := readPrompt(argument(args, 0))
 	if err != nil {
@@ -231,7 +217,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 			g.PromptSeconds = time.Since(start).Seconds()
 		}
 		g.Stop = string(t.Stop)
-		return tell(m.token(t, p.messages != nil))
+		return tell(m.token(t, splits && p.messages != nil))
 	}
 	if p.messages != nil {
 		err = m.chat(ctx, &p, &g, see, tell)
@@ -256,39 +242,6 @@ func (m *model) generate(args []js.Value) (any, error) {
 		g.Receipt, err = textOf(p.options.Receipt)
 	}
 	return g, err
-}
-
-// chat answers a conversation.
-func (m *model) chat(ctx context.Context, p *prompt, g *generated, see func(karat.Token) error,
-	tell func(any) error) error {
-	var failed error
-	p.options.OnToken = func(t karat.Token) {
-		if err := see(t); err != nil {
-			failed = err
-		}
-	}
-	for part, err := range m.session.ChatParts(ctx, p.messages, p.options) {
-		if err == nil {
-			err = failed
-		}
-		if err != nil {
-			return err
-		}
-		var x piece
-		switch part := part.(type) {
-		case karat.Text:
-			x.Text = string(part)
-			g.Text += x.Text
-		case karat.Reasoning:
-			x.Reasoning = string(part)
-		case karat.ToolCall:
-			x.Call = &calledFor{part.ID, part.Name, string(part.Arguments)}
-		}
-		if err := tell(x); err != nil {
-			return err
-		}
-	}
-	return failed
 }
 
 // told is what generate tells of a token.

@@ -12,6 +12,9 @@ import (
 	"github.com/karat-run/karat/internal/syntax"
 )
 
+// splits says whether conversations' answers are split into reasoning, calls of tools and text.
+const splits = true
+
 // more are the functions of a model that the npm package alone has: the page's program has no room for them.
 func (m *model) more() map[string]func([]js.Value) (any, error) {
 	return map[string]func([]js.Value) (any, error){"embed": m.embed, "verify": m.verify}
@@ -104,4 +107,51 @@ func (m *model) verify(args []js.Value) (any, error) {
 		*karat.Verdict
 		Verified bool `json:"verified"`
 	}{v, v.Verified()}, nil
+}
+
+// piece is what generate tells of a part of a conversation's answer. Of a token it tells before.
+type piece struct {
+	Text      string     `json:"text,omitempty"`
+	Reasoning string     `json:"reasoning,omitempty"`
+	Call      *calledFor `json:"call,omitempty"`
+}
+
+// calledFor is a call of a tool.
+type calledFor struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// chat answers a conversation.
+func (m *model) chat(ctx context.Context, p *prompt, g *generated, see func(karat.Token) error,
+	tell func(any) error) error {
+	var failed error
+	p.options.OnToken = func(t karat.Token) {
+		if err := see(t); err != nil {
+			failed = err
+		}
+	}
+	for part, err := range m.session.ChatParts(ctx, p.messages, p.options) {
+		if err == nil {
+			err = failed
+		}
+		if err != nil {
+			return err
+		}
+		var x piece
+		switch part := part.(type) {
+		case karat.Text:
+			x.Text = string(part)
+			g.Text += x.Text
+		case karat.Reasoning:
+			x.Reasoning = string(part)
+		case karat.ToolCall:
+			x.Call = &calledFor{part.ID, part.Name, string(part.Arguments)}
+		}
+		if err := tell(x); err != nil {
+			return err
+		}
+	}
+	return failed
 }

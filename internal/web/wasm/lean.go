@@ -10,6 +10,8 @@ import (
 	"github.com/karat-run/karat"
 )
 
+const splits = false // the parser has no room either: reasoning and calls stay in the text
+
 func (m *model) more() map[string]func([]js.Value) (any, error) { return nil }
 
 // form refuses forms and receipts, for which the page's program has no room.
@@ -21,3 +23,17 @@ func (m *model) form(_ context.Context, o *generateOptions, _ *prompt) error {
 }
 
 func textOf(*karat.Receipt) (string, error) { return "", nil }
+
+// chat answers a conversation.
+func (m *model) chat(ctx context.Context, p *prompt, g *generated, see func(karat.Token) error,
+	_ func(any) error) error {
+	for t, err := range m.session.Chat(ctx, p.messages, p.options) {
+		if g.Text += t.Text; err == nil {
+			err = see(t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
