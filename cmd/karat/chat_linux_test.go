@@ -90,6 +90,22 @@ func TestChatInterrupted(t *testing.T) {
 	chatAt(t, state, short, "--plain").press(t, [2]string{"", ">>> "}, [2]string{"Hm?\r", "Thinking: Hm."}, [2]string{"", "It is **blue**.>>> "}, [2]string{"\x04", "ended 0"})
 }
 
+// TestChatDamaged: a picture that cannot be shown is forgotten with its message, and the chat goes on.
+func TestChatDamaged(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(golden.Shared(t, "goldens/vision/images"), "scene.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, path := golden.Seeded(t, golden.Shared(t, "goldens/vision/qwen3vl")), filepath.Join(t.TempDir(), "a.png")
+	golden.Tokenizer(t, model, map[int]string{512: "<|vision_start|>", 513: "<|vision_end|>", 514: "<|image_pad|>"}, "{{ '<t3>' }}"+
+		"{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}<|vision_start|><|image_pad|><|vision_end|>{% endif %}{% endfor %}")
+	if err := os.WriteFile(path, b[:len(b)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chatAt(t, t.TempDir(), model, "-n", "1").press(t, [2]string{"", ">>> "}, [2]string{"a\r", ">>> "}, [2]string{path + "\r", "comes with the next message>>> "},
+		[2]string{"b\r", "its pictures are forgotten>>> "}, [2]string{"b\r", "<t"}, [2]string{"", ">>> "}, [2]string{"/save " + path + ".json\r", "saved 4 messages>>> "}, [2]string{"/bye\r", "ended 0"})
+}
+
 // TestSaveKeeps: a conversation is saved for its user alone, and replaces neither another kind of file nor another conversation.
 func TestSaveKeeps(t *testing.T) {
 	state, dir := t.TempDir(), t.TempDir()

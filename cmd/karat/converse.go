@@ -159,6 +159,11 @@ func (p *conversation) say(text string) error {
 	}
 	if a.tokens == 0 {
 		p.said = p.undo.takeBack()
+		// A picture that cannot be shown would fail all messages after it.
+		if len(p.images) > 0 && err != nil && ctx.Err() == nil {
+			p.images = nil
+			return p.tell("the message and its pictures are forgotten")
+		}
 		return nil
 	}
 	m := karat.Message{Role: karat.RoleAssistant}
