@@ -37,10 +37,13 @@ func (f *chatFlags) add(c *command) {
 // isGiven reports whether a flag was given without use outside a chat.
 func (f *chatFlags) isGiven() bool { return f.system != "" || f.file != "" || len(f.args) > 0 }
 
-// imply makes a chat of a command with a flag of chats.
-func (f *chatFlags) imply() {
-	f.chat = f.chat || f.isGiven() || len(f.images) > 0 || f.reasoning != reasoningFlags{}
+// isImplied reports whether a flag makes a chat of a command without --chat.
+func (f *chatFlags) isImplied() bool {
+	return f.isGiven() || len(f.images) > 0 || f.reasoning != reasoningFlags{}
 }
+
+// imply makes a chat of a command with a flag of chats.
+func (f *chatFlags) imply() { f.chat = f.chat || f.isImplied() }
 
 // options returns the options of a request with the template of --chat-template and its variables.
 func (f *chatFlags) options() (g karat.GenerateOptions, err error) {
@@ -128,8 +131,11 @@ func (f *chatFlags) describe(ctx context.Context, m *karat.Model, user string, g
 	error) {
 	info := m.Info()
 	if f.file == "" && info.Template == "" {
-		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one, and a PROMPT without --chat "+
-			"needs none", info.Path)
+		or := ", and a PROMPT without --chat needs none"
+		if f.isImplied() {
+			or = ""
+		}
+		return "", fmt.Errorf("%s has no chat template: --chat-template FILE gives one%s", info.Path, or)
 	}
 	if _, err := m.Render(ctx, f.messages(user), g); err != nil {
 		return "", f.addName(err)
