@@ -59,6 +59,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/qwen35"
 	"github.com/karat-run/karat/internal/arch/qwen3moe"
 	"github.com/karat-run/karat/internal/arch/qwen3vl"
+	"github.com/karat-run/karat/internal/arch/seedoss"
 	"github.com/karat-run/karat/internal/arch/siglip"
 	"github.com/karat-run/karat/internal/arch/smollm3"
 	"github.com/karat-run/karat/internal/arch/stablelm"
@@ -125,6 +126,7 @@ var Families = []*family.Family{
 	&phimoe.Family,
 	&minimaxm2.Family,
 	&gemma3n.Family,
+	&seedoss.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

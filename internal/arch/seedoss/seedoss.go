@@ -1,0 +1,95 @@
+// Package seedoss is the decoder of ByteDance's Seed-OSS.
+//
+// Differences from Llama: projections to queries, keys and values may have biases, without one behind attention.
+//
+// Source: transformers, models/seed_oss/modeling_seed_oss.py; llama.cpp, src/models/seed-oss.cpp. published.json: the
+// sizes of MLX Swift's test of Seed-OSS-36B, and transformers' configuration. The golden's record is of a program of
+// its own after the modeling file, in C++ and Python, and not of PyTorch.
+package seedoss
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Config holds the settings of the forward pass.
+type Config struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	NumKVHeads       int              `json:"num_key_value_heads"`
+	HeadDim          int              `json:"head_dim"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	AttentionBias    bool             `json:"attention_bias"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	Rope             struct {
+		Full rope.Params `json:"full_attention"`
+	} `json:"rope_parameters"`
+}
+
+// Model is the whole decoder.
+type Model struct {
+	Config
+	freqs  rope.Freqs
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []Layer       `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// Layer is a decoder layer.
+type Layer struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLP      family.MLP    `gguf:"" hf:"mlp"`
+}
+
+// Attention is grouped-query attention with rotary positions.
+type Attention struct {
+	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// New makes a model whose weights are yet to be bound.
+func New(c Config) (*Model, error) {
+	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+}
+
+// Forward records the pass from the step's tokens to logits [outputs, vocab].
+func (m *Model) Forward(g graph.Builder) *graph.Node {
+	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
+	for i := range m.Layers {
+		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
+		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+	}
+	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
+	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+}
+
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
+	return g.Name(h, "out", "out")
+}
+
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
+	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
+	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
+	q, k = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs), g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)
+	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+}
