@@ -99,7 +99,7 @@ func (c *weights) join() error {
 			}
 		}
 		t, err := tensor.Join(joined+".weight", list)
-		if err == nil && (len(t.Shape) == 2 || !strings.Contains(joined, "experts")) { // biases, and some products of streams
+		if err == nil && (len(t.Shape) == 2 || !strings.Contains(joined, "experts")) { // biases, and others
 			t, err = t.Whole()
 		}
 		if err != nil {

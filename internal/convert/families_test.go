@@ -103,7 +103,7 @@ var ours = map[string]map[string]string{
 		"qwen35.attention.recurrent_layers": "llama.cpp's converter says that every fourth layer is full, and the model has others"},
 }
 
-// ratesWhy is why files of thousands of rates of decay are others.
+// ratesWhy gives the reason for other bytes of thousands of rates of decay.
 const ratesWhy = "-e^A_log is rounded to nearest; PyTorch's exponential function of float32 sometimes gives the next number"
 
 // TestFamilies wants the GGUF file of each family's folder to have llama.cpp's keys, types and

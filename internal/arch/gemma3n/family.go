@@ -50,7 +50,8 @@ var Family = family.Family{
 
 	Keys: []family.Key{
 		{Setting: "final_logit_softcapping", Kind: family.Number},
-		{Setting: "altup_active_idx", GGUF: "altup.active_idx"}, {Setting: "altup_num_inputs", GGUF: "altup.num_inputs"},
+		{Setting: "altup_active_idx", GGUF: "altup.active_idx"},
+		{Setting: "altup_num_inputs", GGUF: "altup.num_inputs"},
 		{Setting: "hidden_size_per_layer_input"}, {Setting: "num_kv_shared_layers"},
 		{Setting: "activation_sparsity_pattern", GGUF: "activation_sparsity_scale", Kind: family.EachLayer},
 		{GGUF: "attention.sliding_window_pattern", Kind: family.Flags},

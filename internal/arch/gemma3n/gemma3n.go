@@ -101,8 +101,8 @@ type Attention struct {
 // New makes a model whose weights are yet to be bound.
 func New(c Config) (*Model, error) {
 	if c.Streams < 2 || c.Active < 0 || c.Active >= c.Streams || len(c.Sparsity) != c.NumLayers {
-		return nil, fmt.Errorf("altup_num_inputs %d, altup_active_idx %d and %d values of activation_sparsity_pattern, "+
-			"want two streams or more, one of them, and a value for each layer", c.Streams, c.Active, len(c.Sparsity))
+		return nil, fmt.Errorf("altup_num_inputs %d, altup_active_idx %d and %d values of activation_sparsity_pattern,"+
+			" want two streams or more, one of them, and a value for each layer", c.Streams, c.Active, len(c.Sparsity))
 	}
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
 	var err error

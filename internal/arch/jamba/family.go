@@ -7,8 +7,8 @@ import (
 	"github.com/karat-run/karat/internal/family"
 )
 
-// Family describes files of Jamba. GGUF has a number of key heads for each layer, 0 for scans; which layers have experts
-// the tensors tell.
+// Family describes files of Jamba. GGUF has a number of key heads for each layer, 0 for scans; the tensors tell which
+// layers have experts.
 //
 // Source: transformers 5.17, models/jamba/configuration_jamba.py; llama.cpp, conversion/jamba.py.
 var Family = family.Family{
@@ -21,7 +21,8 @@ var Family = family.Family{
 		"num_attention_heads": 32., "num_key_value_heads": 8., "rms_norm_eps": 1e-6, "hidden_act": "silu",
 		"tie_word_embeddings": false, "max_position_embeddings": 262144., "num_experts": 16., "top_k_experts": 2.,
 		"expert_layer_period": 2., "expert_layer_offset": 1., "attn_layer_period": 8., "attn_layer_offset": 4.,
-		"mamba_d_state": 16., "mamba_d_conv": 4., "mamba_expand": 2., "mamba_dt_rank": "auto", "mamba_conv_bias": true}}},
+		"mamba_d_state": 16., "mamba_d_conv": 4., "mamba_expand": 2., "mamba_dt_rank": "auto",
+		"mamba_conv_bias": true}}},
 	Fixed: map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
 	Idle: []string{"attn_layer_period", "attn_layer_offset", "use_mamba_kernels", "use_mambapy", "use_associative_scan",
 		"num_logits_to_keep", "output_router_logits", "router_aux_loss_coef", "max_position_embeddings"},
@@ -71,7 +72,7 @@ var Family = family.Family{
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "ssm_dt_norm", HF: "mamba.dt_layernorm"}}},
 }
 
-// attends returns the kinds of layers, of which those at a period have attention.
+// attends returns the kinds of layers: attention at each period, scans elsewhere.
 func attends(s family.Settings, f *family.File) (types []any, key string) {
 	key = "attn_layer_period"
 	period, offset := s.Int(key), s.Int("attn_layer_offset")
@@ -90,7 +91,7 @@ func attends(s family.Settings, f *family.File) (types []any, key string) {
 	return types, key
 }
 
-// every returns the first of the layers, and how many layers on the next comes.
+// every returns the number of the first layer found, and the distance to the second.
 func every(layers int, is func(i int) bool) (first, period float64) {
 	found := []float64{}
 	for i := range min(layers, family.MaxLayers) {

@@ -145,7 +145,8 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	b := g.RMSNorm(s.BNorm, g.Slice(own, rank, n), m.RMSNormEps, 0)                 // [T, n]
 	c := g.RMSNorm(s.CNorm, g.Slice(own, rank+n, n), m.RMSNormEps, 0)               //
 	dt := g.Linear(s.Step, g.RMSNorm(s.StepNorm, g.Slice(own, 0, rank), m.RMSNormEps, 0), inner)
-	dt.HF = ""                                                                                // the module adds the bias
+	// The module adds the bias.
+	dt.HF = ""
 	y := g.SSMScanEach(s.A, s.StepBias, s.D, g.Heads(x, 1), dt, g.Heads(b, n), g.Heads(c, n)) // [T, inner, 1]
 	y = g.GLU(graph.SiLU, g.Slice(all, inner, inner), y)                                      // [T, inner]
 	return g.Linear(s.Out, y, m.HiddenSize)
@@ -160,6 +161,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
-	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll}, nil, nil)
+	a := graph.RouteAttr{Weigh: graph.SoftmaxAll}
+	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, a, nil, nil)
 	return g.Name(e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.MLPSize), "ffn_out", "feed_forward.out")
 }

@@ -15,14 +15,17 @@ var Family = family.Family{
 	Title: "Kimi Linear",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "kimi_linear", Class: "KimiLinearForCausalLM", Window: family.Listed, Defaults: map[string]any{
-		"hidden_act": "silu", "tie_word_embeddings": false, "rms_norm_eps": 1e-5, "max_position_embeddings": 1048576.,
-		"scoring_func": "sigmoid", "norm_topk_prob": true, "n_group": 1., "topk_group": 1.,
-		"n_shared_experts": 1., "routed_scaling_factor": 2.446}}},
+	Types: []family.Type{{Name: "kimi_linear", Class: "KimiLinearForCausalLM", Window: family.Listed,
+		Defaults: map[string]any{
+			"hidden_act": "silu", "tie_word_embeddings": false, "rms_norm_eps": 1e-5,
+			"max_position_embeddings": 1048576.,
+			"scoring_func":            "sigmoid", "norm_topk_prob": true, "n_group": 1., "topk_group": 1.,
+			"n_shared_experts": 1., "routed_scaling_factor": 2.446}}},
 	Fixed: map[string]any{"hidden_act": "silu", "scoring_func": "sigmoid", "norm_topk_prob": true, "n_group": 1.,
 		"q_lora_rank": nil, "moe_layer_freq": 1., "mla_use_nope": true},
-	Idle: []string{"scoring_func", "norm_topk_prob", "n_group", "topk_group", "qk_head_dim", "num_key_value_heads", "head_dim", "rope_theta",
-		"rope_scaling", "num_nextn_predict_layers", "use_grouped_topk", "max_position_embeddings"},
+	Idle: []string{"scoring_func", "norm_topk_prob", "n_group", "topk_group", "qk_head_dim", "num_key_value_heads",
+		"head_dim", "rope_theta", "rope_scaling", "num_nextn_predict_layers", "use_grouped_topk",
+		"max_position_embeddings"},
 	Absent:     map[string]any{"routed_scaling_factor": 1.},
 	FromConfig: flatten,
 	ToConfig:   nest,
@@ -45,7 +48,8 @@ var Family = family.Family{
 		{Setting: "scoring_func", GGUF: "expert_gating_func", Kind: family.Choice,
 			Words: []string{"", "softmax", "sigmoid"}},
 		{Setting: "topk_group", GGUF: "expert_group_used_count"}, {Setting: "vocab_size"},
-		{Setting: "linear_conv_kernel_dim", GGUF: "ssm.conv_kernel"}, {Setting: "linear_head_dim", GGUF: "kda.head_dim"},
+		{Setting: "linear_conv_kernel_dim", GGUF: "ssm.conv_kernel"},
+		{Setting: "linear_head_dim", GGUF: "kda.head_dim"},
 		{Setting: "kv_lora_rank", GGUF: "attention.kv_lora_rank", Kind: family.Rank},
 		{Setting: "qk_rope_head_dim", GGUF: "rope.dimension_count"},
 		{Setting: "moe_intermediate_size"}, {Setting: "n_shared_experts", GGUF: "expert_shared_count"},
@@ -103,24 +107,21 @@ func flatten(s family.Settings, f *family.File) {
 		}
 	}
 	s.Say(map[string]any{"linear_head_dim": 128., "linear_conv_kernel_dim": 4.})
-	f.Follows(s, "linear_num_heads", s["num_attention_heads"])
-	f.Follows(s, "num_key_value_heads", s["num_attention_heads"])
+	for _, heads := range []string{"linear_num_heads", "num_key_value_heads"} {
+		f.Follows(s, heads, s["num_attention_heads"])
+	}
 	f.Follows(s, "qk_head_dim", s.Number("qk_nope_head_dim")+s.Number("qk_rope_head_dim"))
 	delete(s, "linear_num_heads")
 }
 
 // nest inverts flatten.
 func nest(s family.Settings) {
-	full, delta := []any{}, []any{}
+	of := map[any][]any{family.FullAttention: {}, family.LinearAttention: {}}
 	for i, kind := range s.List("layer_types") {
-		if n := float64(i + 1); kind == family.FullAttention {
-			full = append(full, n)
-		} else {
-			delta = append(delta, n)
-		}
+		of[kind] = append(of[kind], float64(i+1))
 	}
 	s["linear_num_heads"] = s["num_attention_heads"]
-	c := map[string]any{"full_attn_layers": full, "kda_layers": delta}
+	c := map[string]any{"full_attn_layers": of[family.FullAttention], "kda_layers": of[family.LinearAttention]}
 	for key, name := range names {
 		c[key] = s[name]
 	}

@@ -1,8 +1,8 @@
 // Package kimilinear is the decoder of Moonshot's Kimi Linear.
 //
 // Differences from DeepSeek V3: most layers have Kimi Delta Attention in the place of attention: short convolutions of
-// queries, keys and values, then the gated delta rule with a decay for each element of a key, then a norm with a sigmoid
-// gate. Latent attention in the other layers sees no positions: the part of keys that all heads share does not turn.
+// queries, keys and values, then the gated delta rule with a decay for each element of a key, then a norm with a
+// sigmoid gate. Latent attention in the other layers sees no positions: the part of keys that all heads share does not turn.
 //
 // Source: transformers, models/kimi_linear/modular_kimi_linear.py; llama.cpp, src/models/kimi-linear.cpp; Kimi Team
 // 2025, arXiv:2510.26692. published.json: tests of public engines, as they have Kimi-Linear-48B-A3B-Instruct's values,

@@ -150,11 +150,11 @@ func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, erro
 	case graph.L2Norm:
 		return s.l2Norm(e, x), nil
 	case graph.Mix:
-		return s.mix(e, x, in[1]), nil
+		return Mix(e, s, x, in[1]), nil
 	case graph.Match:
-		return s.match(e, x, in[1]), nil
+		return match(e, s, x, in[1]), nil
 	case graph.Above:
-		return s.above(e, x), nil
+		return above(e, s, x), nil
 	case graph.Scale:
 		return apply(x, func(v float64) float64 { return v * s.By }), nil
 	case graph.Softcap:

@@ -24,8 +24,6 @@ type Spec struct {
 	Shift       int            // number added to positions
 	Eps, Offset float64        // numbers of norms
 	KeepMean    bool           // whether LayerNorm subtracts no mean
-	Turned      bool           // whether the weights of Mix are by input, then by sum
-	Lost        int            // taken from the number whose mean is Above's variance
 	Pool        graph.PoolAttr // rule of Pool
 	Act         func(float64) float64
 	Limits      graph.ActAttr // limits of gates, except the activation

@@ -2,19 +2,15 @@ package reference
 
 import "math"
 
-// mix returns sums of vectors by the rows' own weights.
-func (s *Spec) mix(e *Eval, weights, x []float64) []float64 {
+// Mix returns sums of vectors by the rows' own weights.
+func Mix(e *Eval, s *Spec, weights, x []float64) []float64 {
 	n, d, m := s.In[1].Shape[0], s.Node.Shape.Last(), s.Node.Shape[0]
 	y := make([]float64, len(x)/n*m)
 	for t := range len(x) / (n * d) {
 		for i := range m {
 			sum := y[(t*m+i)*d:][:d]
 			for j := range n {
-				at := i*n + j
-				if s.Turned {
-					at = j*m + i
-				}
-				by := e.num.round(weights[t*m*n+at] + s.By)
+				by := e.num.round(weights[(t*m+i)*n+j] + s.By)
 				for k := range sum {
 					sum[k] = e.num.round(sum[k] + by*x[(t*n+j)*d+k])
 				}
@@ -25,7 +21,7 @@ func (s *Spec) mix(e *Eval, weights, x []float64) []float64 {
 }
 
 // match scales vectors to the root mean square of a row's other value.
-func (s *Spec) match(e *Eval, x, z []float64) []float64 {
+func match(e *Eval, s *Spec, x, z []float64) []float64 {
 	d, n := s.Node.Shape.Last(), s.Node.Shape.Size()
 	y := make([]float64, len(x))
 	for at := 0; at < len(x); at += d {
@@ -40,7 +36,7 @@ func (s *Spec) match(e *Eval, x, z []float64) []float64 {
 }
 
 // above returns the excess of numbers over a bound.
-func (s *Spec) above(e *Eval, x []float64) []float64 {
+func above(e *Eval, s *Spec, x []float64) []float64 {
 	d := s.Node.Shape.Last()
 	y := make([]float64, len(x))
 	for at := 0; at < len(x); at += d {
@@ -52,7 +48,7 @@ func (s *Spec) above(e *Eval, x []float64) []float64 {
 		for i := range y {
 			y[i] = x[at+i] - mean
 		}
-		deviation := math.Sqrt(e.num.dot(y, y) / float64(d-s.Lost))
+		deviation := math.Sqrt(e.num.dot(y, y) / float64(d))
 		for i := range y {
 			y[i] = max(0, y[i]-e.num.round(s.By*deviation))
 		}

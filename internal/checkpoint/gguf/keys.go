@@ -121,7 +121,7 @@ func (r *reader) readFamilyKeys() {
 			continue
 		}
 		if k.Kind == family.EachLayer {
-			r.readEach(k)
+			readEach(r, k)
 			continue
 		}
 		if k.Kind == family.Switch {
@@ -174,7 +174,7 @@ func readPerLayer(r *reader, key string) {
 }
 
 // readEach reads a number for each layer.
-func (r *reader) readEach(k family.Key) {
+func readEach(r *reader, k family.Key) {
 	v := r.value(k.GGUF)
 	n, ok := v.([]float32) // infinite ones, too
 	if layers := r.Values.Int("num_hidden_layers"); v != nil && (!ok || len(n) != layers) {

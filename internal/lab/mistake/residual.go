@@ -381,7 +381,13 @@ func sharedDecays(_ *Proposer, n *graph.Node) []*Hypothesis {
 func otherMixes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if n.Shape[0] == n.In[1].Shape[0] && n.Shape[0] > 1 {
 		all = append(all, edit(n, "takes the weights of a stream for those of a sum", detail{"mix": "turned"},
-			func(s *reference.Spec) { s.Turned = true }))
+			ofInputs(func(e *reference.Eval, s *reference.Spec, _ []int, in [][]float64) ([]float64, error) {
+				m, turned := n.Shape[0], make([]float64, len(in[0]))
+				for i, v := range in[0] {
+					turned[i/(m*m)*m*m+i%m*m+i/m%m] = v
+				}
+				return reference.Mix(e, s, turned, in[1]), nil
+			})))
 	}
 	if by := n.Attr.(graph.MixAttr).Plus; by != 0 {
 		all = append(all, edit(n, fmt.Sprintf("does not add %.6g to the weights", by), detail{"mix": "plain"},
@@ -397,9 +403,10 @@ func lostMatches(_ *Proposer, n *graph.Node) []*Hypothesis {
 
 // otherBounds lists gates without a bound, and with a deviation of a number less.
 func otherBounds(_ *Proposer, n *graph.Node) []*Hypothesis {
+	d := float64(n.Shape.Last())
 	return []*Hypothesis{edit(n, "keeps all of the gates", detail{"bound": "none"}, passes(0)),
 		edit(n, "divides the variance by a number less", detail{"bound": "sample"},
-			func(s *reference.Spec) { s.Lost = 1 })}
+			func(s *reference.Spec) { s.By *= math.Sqrt(d / (d - 1)) })}
 }
 
 // lostSkips lists scans without their skip connection.
