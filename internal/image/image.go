@@ -16,12 +16,15 @@ import (
 
 // Limits bound pictures; zeros are the defaults.
 type Limits struct {
-	Pixels int // 64 Mi
+	Pixels int // 64 Mi; no side has more than longest
 	Bytes  int // of a file: 64 MiB
 }
 
 // ErrLarge is the error of a picture over its limits.
 var ErrLarge = errors.New("the picture is too large")
+
+// longest bounds a picture's sides: a few old pixels of a side have weights in each new one.
+const longest = 1 << 16
 
 // checkBytes checks a file's size.
 func (l Limits) checkBytes(n int) error {
@@ -37,6 +40,8 @@ func (l Limits) check(width, height int) error {
 	switch {
 	case width < 1 || height < 1:
 		return fmt.Errorf("the picture has %dx%d pixels", width, height)
+	case max(width, height) > longest:
+		return fmt.Errorf("%w: %dx%d pixels, a side has at most %d", ErrLarge, width, height, longest)
 	case height > most/width:
 		return fmt.Errorf("%w: %dx%d pixels, the limit is %d", ErrLarge, width, height, most)
 	}
