@@ -17,6 +17,7 @@ func TestDifferences(t *testing.T) {
 		{pixtral + `, "patch_size": 14`, pixtral + `, "patch_size": {"height": 28, "width": 28}`, "[]"},
 		{small, small + `, "do_pan_and_scan": true`, "[{do_pan_and_scan false true}]"},
 		{small + `, "resample": 3, "rescale_factor": 0.5`, small, "[{resample 3 2} {rescale_factor 0.5 0.00392156862745098}]"},
+		{small + `, "do_rescale": false, "do_resize": true`, small, "[{rescale_factor 1 0.00392156862745098}]"},
 		{lfm + `, "max_tiles": 1`, lfm + `, "do_image_splitting": false, "tile_size": 9`, "[]"},
 		{lfm + `, "tile_size": 256`, lfm, "[{tile_size 256 512}]"},
 	} {

@@ -169,6 +169,7 @@ func TestRefused(t *testing.T) {
 		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": null}`:                        "resample is missing",
 		`{"image_processor_type": "Gemma3ImageProcessor", "image_mean": [0, 0]}`:                     "image_mean has 2",
 		`{"image_processor_type": "Gemma3ImageProcessor", "image_std": [1, 0, 1]}`:                   "image_std",
+		`{"image_processor_type": "Gemma3ImageProcessor", "do_resize": false}`:                       "do_resize is false",
 		`{"image_processor_type": "Gemma3ImageProcessor"}`:                                           "size.height is 0",
 		`{"image_processor_type": "PixtralImageProcessor", "patch_size": {"height": 2, "width": 3}}`: "patch_size",
 		`{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 0}`:                          "patch_size is 0",
@@ -180,6 +181,20 @@ func TestRefused(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
+
+// TestPassing: the picture between the two passes of resizing is bounded as the result is.
+func TestPassing(t *testing.T) {
+	for size, want := range map[string]string{`{"height": 1, "width": 1000}`: "", `{"height": 1, "width": 2000}`: "2000x60000"} {
+		p, err := Read([]byte(`{"image_processor_type": "Gemma3ImageProcessor", "size": `+size+`}`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Prepare(&image.Image{Width: 1, Height: 60000, Pix: make([]byte, 180000)})
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", size, err, want)
 		}
 	}
 }

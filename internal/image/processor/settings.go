@@ -16,6 +16,8 @@ import (
 type settings struct {
 	Type      string    `json:"image_processor_type"`
 	Resample  *int      `json:"resample"`
+	Resizes   *bool     `json:"do_resize"`
+	Rescales  *bool     `json:"do_rescale"`
 	Rescale   *float64  `json:"rescale_factor"`
 	Normalize *bool     `json:"do_normalize"`
 	Mean      []float64 `json:"image_mean"`
@@ -118,6 +120,9 @@ func readSettings(files ...[]byte) (*settings, error) {
 	if s.Resample == nil {
 		return nil, errors.New("resample is missing")
 	}
+	if s.Resizes != nil && !*s.Resizes {
+		return nil, errors.New("do_resize is false: pictures that are not resized are not supported")
+	}
 	var ok bool
 	if s.filter, ok = filters[*s.Resample]; !ok {
 		return nil, fmt.Errorf("resample is %d, want 1, 2 or 3", *s.Resample)
@@ -148,11 +153,8 @@ func readSettings(files ...[]byte) (*settings, error) {
 // effects returns the settings by which a picture is prepared, apart from mean and deviation, by their names.
 func (s *settings) effects() map[string]any {
 	is := func(b *bool) bool { return b == nil || *b }
-	all := map[string]any{"image_processor_type": s.kind(), "resample": *s.Resample, "rescale_factor": 1. / 255,
+	all := map[string]any{"image_processor_type": s.kind(), "resample": *s.Resample, "rescale_factor": s.scale(),
 		"do_normalize": is(s.Normalize)}
-	if s.Rescale != nil {
-		all["rescale_factor"] = *s.Rescale
-	}
 	switch s.kind() {
 	case "Gemma3ImageProcessor":
 		all["size.height"], all["size.width"], all["do_pan_and_scan"] = s.Size.Height, s.Size.Width, s.PanAndScan
@@ -224,9 +226,10 @@ func need(of ...any) error {
 }
 
 func (s *settings) resize(m *image.Image, width, height int) (*image.Image, error) {
-	if most := 64 << 20; width > 0 && height > most/width {
+	high := max(height, m.Height) // columns are resized last
+	if most := 64 << 20; width > 0 && high > most/width {
 		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %dx%d pixels, the limit is %d", width,
-			height, most)
+			high, most)
 	}
 	if s.Resize != nil {
 		return s.Resize(m, width, height, s.filter)

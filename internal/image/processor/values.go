@@ -24,10 +24,7 @@ type Values struct {
 // float32; torchvision's fold the scale into mean and deviation.
 func (s *settings) values(o Order) Values {
 	v := Values{order: o, patch: max(int(s.Patch), s.EncoderPatch), merge: max(s.Merge, 1)}
-	scale := 1.0 / 255
-	if s.Rescale != nil {
-		scale = *s.Rescale
-	}
+	scale := s.scale()
 	for c := range v.levels {
 		mean, std := float32(s.Mean[c]), float32(s.Std[c])
 		for i := range v.levels[c] {
@@ -43,6 +40,17 @@ func (s *settings) values(o Order) Values {
 		}
 	}
 	return v
+}
+
+// scale returns the factor of a level.
+func (s *settings) scale() float64 {
+	switch {
+	case s.Rescales != nil && !*s.Rescales:
+		return 1
+	case s.Rescale != nil:
+		return *s.Rescale
+	}
+	return 1.0 / 255
 }
 
 // Order returns the order of a patch's values, and of the patches.
