@@ -12,7 +12,6 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
-	"github.com/karat-run/karat/internal/web/probe"
 )
 
 // model is a loaded model for JavaScript: an object of functions, running one at a time.
@@ -134,40 +133,12 @@ type info struct {
 	Sees         bool         `json:"sees"` // pictures
 }
 
-// sampling is a karat.Sampling.
-type sampling struct {
-	Temperature      float64         `json:"temperature"`
-	TopK             int             `json:"topK"`
-	TopP             float64         `json:"topP"`
-	MinP             float64         `json:"minP"`
-	RepeatPenalty    float64         `json:"repeatPenalty"`
-	RepeatLast       int             `json:"repeatLast"`
-	PresencePenalty  float64         `json:"presencePenalty"`
-	FrequencyPenalty float64         `json:"frequencyPenalty"`
-	Seed             *uint64         `json:"seed"`
-	LogitBias        map[int]float32 `json:"-"`
-}
-
 func (m *model) info() info {
 	i := m.m.Info()
 	return info{Name: i.Path, Format: i.Format, Architecture: i.Architecture, Bytes: i.Bytes, Vocab: i.VocabSize,
 		Context: i.Context, MaxContext: i.MaxContext, Template: i.Template, Notes: append(m.notes, i.Notes...),
 		Backend: string(m.o.Backend), Adapter: m.adapter, Threads: m.o.Threads, Sampling: sampling(m.m.Sampling()),
 		Sees: m.m.Sees()}
-}
-
-// token is a token and its text.
-type token struct {
-	ID   int    `json:"id"`
-	Text string `json:"text"`
-}
-
-func (m *model) tokens(ids []int) []token {
-	list := make([]token, len(ids))
-	for i, id := range ids {
-		list[i] = token{id, probe.Text(m.m.TokenBytes(id))}
-	}
-	return list
 }
 
 // withPrompt calls f with the prompt in argument at, and its tokens. The options after the prompt may hold a signal.

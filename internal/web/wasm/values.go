@@ -17,6 +17,7 @@ import (
 	"github.com/karat-run/karat/internal/chat"
 	"github.com/karat-run/karat/internal/checkpoint"
 	"github.com/karat-run/karat/internal/jsasync"
+	"github.com/karat-run/karat/internal/web/probe"
 	"github.com/karat-run/karat/jinja"
 )
 
@@ -185,4 +186,18 @@ func newHash() js.Value {
 	o.Set("write", write)
 	o.Set("sum", sum)
 	return o
+}
+
+// token is a token and its text.
+type token struct {
+	ID   int    `json:"id"`
+	Text string `json:"text"`
+}
+
+func (m *model) tokens(ids []int) []token {
+	list := make([]token, len(ids))
+	for i, id := range ids {
+		list[i] = token{id, probe.Text(m.m.TokenBytes(id))}
+	}
+	return list
 }
