@@ -138,13 +138,15 @@ func (c *weights) unweave() error {
 		if h.Shares != nil {
 			m := c.meshOf(*h)
 			if len(t.Shape) != 2 || t.Shape[0] != len(m.parts) {
-				return fmt.Errorf("%s: tensor %s: shape %v, the configuration says %d rows", c.Path, t.Name, []int(t.Shape),
-					len(m.parts))
+				return fmt.Errorf("%s: tensor %s: shape %v, the configuration says %d rows", c.Path, t.Name,
+					[]int(t.Shape), len(m.parts))
 			}
 			pick = func(t tensor.Tensor, i, _ int) tensor.Tensor {
-				return tensor.Gather(t.Name, []tensor.Tensor{t}, len(m.rows[i]), func(row int) (int, int) { return 0, m.rows[i][row] })
+				return tensor.Gather(t.Name, []tensor.Tensor{t}, len(m.rows[i]),
+					func(row int) (int, int) { return 0, m.rows[i][row] })
 			}
-		} else if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) || t.Shape[rows]%len(parts) != 0 {
+		} else if n := len(t.Shape); n != 3 && (n != 2 || t.DType.Quantized() && !h.Runs) ||
+			t.Shape[rows]%len(parts) != 0 {
 			return fmt.Errorf("%s: tensor %s: %v %v has no rows of %d tensors", c.Path, t.Name, t.DType, []int(t.Shape),
 				len(parts))
 		}
@@ -186,7 +188,8 @@ func (c *weights) Weave(weights []*graph.Weight, w *graph.Weight) *graph.Weight 
 	if h.Shares != nil {
 		m := c.meshOf(family.Habit{Woven: h.Woven, Shares: h.Shares})
 		weave = func(name string, parts []tensor.Tensor) tensor.Tensor {
-			return tensor.Gather(name, parts, len(m.parts), func(row int) (int, int) { return m.parts[row][0], m.parts[row][1] })
+			return tensor.Gather(name, parts, len(m.parts),
+				func(row int) (int, int) { return m.parts[row][0], m.parts[row][1] })
 		}
 	}
 	return &graph.Weight{Tensor: weave(w.Name, all), GGUF: w.GGUF, HF: stem + whole}

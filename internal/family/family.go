@@ -215,9 +215,9 @@ type Habit struct {
 	Woven []string
 	Runs  bool // rows are in sequence instead
 
-	// Shares tells how the rows lie by groups instead: each group has so many rows of a part, then of another. In a part
-	// the first rows of all groups come before the second rows. Older is GGUF's name of the whole in older files, whose
-	// parts are Ends.
+	// Shares tells how the rows lie by groups instead: each group has so many rows of a part, then of another. In a
+	// part the first rows of all groups come before the second rows. Older is GGUF's name of the whole in older
+	// files, whose parts are Ends.
 	Shares func(s Settings) (groups int, shares []Share)
 	Older  string
 }

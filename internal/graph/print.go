@@ -54,7 +54,8 @@ func attributes(attr any) string {
 	case ExpertsAttr:
 		return a.ActAttr.text() + set("form", a.Form) + flag("biased", a.Biased) + flag("on_input", a.OnInput)
 	case RouteAttr:
-		return set("weigh", a.Weigh) + flag("normalize", a.Normalize) + set("eps", a.Eps) + set("near", a.Near) + set("factor", a.Factor) +
+		return set("weigh", a.Weigh) + flag("normalize", a.Normalize) + set("eps", a.Eps) + set("near", a.Near) +
+			set("factor", a.Factor) +
 			flag("biased", a.Biased) +
 			set("groups", a.Groups) + set("kept", a.Kept) + set("best", a.Best)
 	case ViewAttr:

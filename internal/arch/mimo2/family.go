@@ -18,8 +18,10 @@ var Family = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "mimo_v2_flash", Class: "MiMoV2FlashForCausalLM", Window: family.Periodic, Period: 6,
-		FirstFull: true, Defaults: map[string]any{"hidden_act": "silu", "tie_word_embeddings": false, "rms_norm_eps": 1e-5,
-			"max_position_embeddings": 262144., "attention_value_scale": 0.707, "sliding_window": 128., "head_dim": 192.,
+		FirstFull: true, Defaults: map[string]any{
+			"hidden_act": "silu", "tie_word_embeddings": false, "rms_norm_eps": 1e-5,
+			"max_position_embeddings": 262144., "attention_value_scale": 0.707, "sliding_window": 128.,
+			"head_dim":   192.,
 			"v_head_dim": 128., "n_group": 1., "topk_group": 1., "scoring_func": "sigmoid"}}},
 	Fixed: map[string]any{"hidden_act": "silu", "attention_bias": false, "norm_topk_prob": true,
 		"routed_scaling_factor": 1., "topk_method": "noaux_tc", "n_shared_experts": 0.,

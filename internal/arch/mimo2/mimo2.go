@@ -5,8 +5,8 @@
 // PyTorch's multiplies the values by. From some layer on the MLP is a mixture: the router takes the sigmoid of each
 // score and chooses with a correction bias.
 //
-// Source: transformers, models/mimo_v2_flash/modeling_mimo_v2_flash.py; llama.cpp, src/models/mimo2.cpp. published.json:
-// the tests of public readers of MiMo-V2-Flash's config.json, which agree.
+// Source: transformers, models/mimo_v2_flash/modeling_mimo_v2_flash.py; llama.cpp, src/models/mimo2.cpp.
+// published.json: the tests of public readers of MiMo-V2-Flash's config.json, which agree.
 //
 // Files in reading order: family.go, published.go, mimo2.go.
 package mimo2

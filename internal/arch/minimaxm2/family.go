@@ -17,8 +17,8 @@ var Family = family.Family{
 			"top_k_experts": 8., "scoring_func": "sigmoid"}}},
 	Fixed: map[string]any{"hidden_act": "silu", "scoring_func": "sigmoid", "use_routing_bias": true,
 		"use_qk_norm": true, "qk_norm_type": "per_layer", "shared_intermediate_size": 0., "attention_bias": false},
-	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "use_mtp",
-		"num_mtp_modules", "mtp_transformer_layers", "scoring_func"},
+	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
+		"use_mtp", "num_mtp_modules", "mtp_transformer_layers", "scoring_func"},
 	FromConfig: func(s family.Settings, f *family.File) {
 		s.Fill("moe_intermediate_size", s["intermediate_size"])
 		if turning, ok := s.Take("rotary_dim").(float64); ok && s.Number("head_dim") > 0 {
@@ -54,5 +54,6 @@ var Family = family.Family{
 	Bare: []string{".e_score_correction_bias"},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "minimax-m2"},
-	Expect:    family.Expect{Theta: true, Parts: []family.Part{{GGUF: "exp_probs_b.bias", HF: "block_sparse_moe.gate"}}},
+	Expect: family.Expect{Theta: true,
+		Parts: []family.Part{{GGUF: "exp_probs_b.bias", HF: "block_sparse_moe.gate"}}},
 }

@@ -50,9 +50,11 @@ var Family = family.Family{
 		{GGUF: "rope.dimension_count", Kind: family.FullDim},
 		{Setting: "top_k_experts"}, {Setting: "num_experts"},
 	},
-	Held:   map[string]string{"attention_bias": "blk.0.attn_q.bias", "lm_head_bias": "output.bias"},
-	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"}, Joined: "block_sparse_moe.experts"}},
+	Held: map[string]string{"attention_bias": "blk.0.attn_q.bias", "lm_head_bias": "output.bias"},
+	Habits: []family.Habit{{Ends: []string{".ffn_gate_exps", ".ffn_up_exps", ".ffn_down_exps"},
+		Joined: "block_sparse_moe.experts"}},
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "gpt-4o", BOS: true},
-	Expect:    family.Expect{Theta: true, Eps: []float64{1e-5}, Parts: []family.Part{{GGUF: "output.bias", HF: "lm_head.bias"}}},
+	Expect: family.Expect{Theta: true, Eps: []float64{1e-5},
+		Parts: []family.Part{{GGUF: "output.bias", HF: "lm_head.bias"}}},
 }

@@ -1,8 +1,8 @@
 // Package phimoe is the decoder of Phi-3.5-MoE.
 //
-// Differences from Mixtral: norms are LayerNorms with biases, and projections and the head may have biases; heads turn by
-// longrope, with a multiplier of its own; the router weighs each of its choices by a softmax of its own, over the scores
-// near the choice's. llama.cpp weighs the choices by a softmax of all scores instead.
+// Differences from Mixtral: norms are LayerNorms with biases, and projections and the head may have biases; heads
+// turn by longrope, with a multiplier of its own; the router weighs each of its choices by a softmax of its own, over
+// the scores near the choice's. llama.cpp weighs the choices by a softmax of all scores instead.
 //
 // Source: transformers, models/phimoe/modeling_phimoe.py; llama.cpp, src/models/phimoe.cpp; Liu et al. 2024,
 // arXiv:2409.12136. published.json: transformers' models/phimoe/configuration_phimoe.py; its rope_scaling is that of

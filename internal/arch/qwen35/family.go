@@ -76,8 +76,8 @@ var MoEFamily = family.Family{
 	Expect:    family.Expect{Parts: parts},
 }
 
-// NextFamily describes files of Qwen3-Next. A folder has queries, keys, values and gates of a DeltaNet in one matrix, by
-// groups, and does not count the layers behind the last.
+// NextFamily describes files of Qwen3-Next. A folder has queries, keys, values and gates of a DeltaNet in one matrix,
+// by groups, and does not count the layers behind the last.
 //
 // Source: transformers 5.17, models/qwen3_next/configuration_qwen3_next.py; llama.cpp, conversion/qwen.py and
 // src/models/qwen3next.cpp.
@@ -88,7 +88,8 @@ var NextFamily = family.Family{
 
 	Types: []family.Type{{Name: "qwen3_next", Class: "Qwen3NextForCausalLM", Window: family.Listed, Period: 4,
 		Defaults: merge(map[string]any{"num_key_value_heads": 2., "moe_intermediate_size": 512.,
-			"shared_expert_intermediate_size": 512., "num_experts": 512., "top_k_experts": 10., "norm_topk_prob": true})}},
+			"shared_expert_intermediate_size": 512., "num_experts": 512., "top_k_experts": 10.,
+			"norm_topk_prob": true})}},
 	Fixed: map[string]any{"hidden_act": "silu", "norm_topk_prob": true, "decoder_sparse_step": 1.,
 		"attention_bias": false},
 	Idle: append([]string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "norm_topk_prob",
