@@ -11,62 +11,6 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// encoderOf returns the function that writes a block of x, with importance w or nil; nil for types not written. The
-// function is apart from formats, so that a program that encodes nothing links no encoder.
-func encoderOf(d tensor.DType) func(e *encoder, b []byte, x, w []float32) {
-	switch d {
-	case tensor.Q4_0:
-		return (*encoder).q4_0
-	case tensor.Q4_1:
-		return (*encoder).q4_1
-	case tensor.Q5_0:
-		return (*encoder).q5_0
-	case tensor.Q5_1:
-		return (*encoder).q5_1
-	case tensor.IQ4_NL:
-		return (*encoder).iq4_NL
-	case tensor.MXFP4:
-		return (*encoder).mxfp4
-	case tensor.Q2_K:
-		return (*encoder).q2_K
-	case tensor.Q3_K:
-		return (*encoder).q3_K
-	case tensor.Q4_K:
-		return (*encoder).q4_K
-	case tensor.Q5_K:
-		return (*encoder).q5_K
-	case tensor.Q6_K:
-		return (*encoder).q6_K
-	case tensor.IQ4_XS:
-		return (*encoder).iq4_XS
-	case tensor.IQ1_S:
-		return (*encoder).iq1_S
-	case tensor.IQ1_M:
-		return (*encoder).iq1_M
-	case tensor.IQ2_XXS:
-		return (*encoder).iq2_XXS
-	case tensor.IQ2_XS:
-		return (*encoder).iq2_XS
-	case tensor.IQ2_S:
-		return (*encoder).iq2_S
-	case tensor.IQ3_XXS:
-		return (*encoder).iq3_XXS
-	case tensor.IQ3_S:
-		return (*encoder).iq3_S
-	case tensor.TQ1_0:
-		return (*encoder).tq1_0
-	case tensor.TQ2_0:
-		return (*encoder).tq2_0
-	case tensor.NVFP4:
-		return (*encoder).nvfp4
-	case tensor.Q1_0:
-		return (*encoder).q1_0
-	case tensor.Q2_0:
-		return (*encoder).q2_0
-	}
-	return nil
-}
-
 // Quantize writes the weights x, whole rows of k, to dst as elements of d, a quantized type or F32, F16 or BF16:
 // d.RowBytes(len(x)) bytes.
 //
