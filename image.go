@@ -22,12 +22,13 @@ var ErrBlind = errors.New("the model sees no pictures")
 // latest prompt are kept whatever their size: else a long conversation would compute each again in each turn.
 var keptRows = 256 << 20
 
-// readers is the maximum number of pictures decoded at a time: each may have 64 megapixels.
+// readers is the maximum number of pictures held at a time as pixels or patches: each may have 64 megapixels, and 300 MB
+// of patches wait for the tower.
 const readers = 2
 
 // eye is a model's tower, opened at the first picture.
 type eye struct {
-	reading chan struct{} // has an element for each picture being decoded
+	reading chan struct{} // has an element for each picture held as pixels or patches
 
 	mu     sync.Mutex
 	model  *vision.Model
@@ -151,9 +152,19 @@ func (e *eye) find(m *Model, hash [sha256.Size]byte) (s *seenImage, other <-chan
 	return nil, nil, nil
 }
 
-// encode computes a picture's rows.
+// encode computes a picture's rows, beside few others.
 func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
-	p, err := m.read(ctx, data)
+	select {
+	case m.eye.reading <- struct{}{}:
+		defer func() { <-m.eye.reading }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	pixels, err := image.Decode(data, image.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	p, err := m.eye.model.Prepare(pixels)
 	if err != nil {
 		return nil, err
 	}
@@ -171,21 +182,6 @@ func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
 		s.bytes += 4 * len(row)
 	}
 	return s, nil
-}
-
-// read decodes and resizes a picture, beside few others.
-func (m *Model) read(ctx context.Context, data []byte) (*vision.Picture, error) {
-	select {
-	case m.eye.reading <- struct{}{}:
-		defer func() { <-m.eye.reading }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	pixels, err := image.Decode(data, image.Limits{})
-	if err != nil {
-		return nil, err
-	}
-	return m.eye.model.Prepare(pixels)
 }
 
 // shown is a picture of a conversation.

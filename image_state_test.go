@@ -145,6 +145,9 @@ func TestTowerSteps(t *testing.T) {
 	var steps atomic.Int32
 	var within func() // the step
 	if err := m.WatchTower(func() {
+		if m.Reading() == 0 {
+			t.Error("a picture in the tower takes no place among those held")
+		}
 		if steps.Add(1); within != nil {
 			within()
 		}

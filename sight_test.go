@@ -9,6 +9,9 @@ func KeepRows(n int) (back func()) {
 	return func() { keptRows = before }
 }
 
+// Reading returns the number of pictures held as pixels or patches.
+func (m *Model) Reading() int { return len(m.eye.reading) }
+
 // WatchTower calls f in each step of m's tower. No picture has been seen yet.
 func (m *Model) WatchTower(f func()) error {
 	m.eye.mu.Lock()
