@@ -171,6 +171,7 @@ func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
 	if p.Rows > m.opened.Engine.Context() {
 		return nil, m.full()
 	}
+	defer p.Release() // larger than the rows
 	s := &seenImage{Seen: vision.Seen{Picture: p}}
 	switch s.Values, err = m.eye.model.Encode(ctx, p); {
 	case errors.Is(err, vision.ErrClosed):

@@ -170,6 +170,9 @@ func TestTowerSteps(t *testing.T) {
 	first, second := say[0].Parts[0], say[0].Parts[1]
 	tokens(first, first)
 	counts(1)
+	if n := m.Tiles(); n != 0 {
+		t.Errorf("%d tiles kept beside their rows", n)
+	}
 	within = func() { tokens(first, first) } // as another request would, while second is computed
 	tokens(first, second)
 	counts(1)

@@ -12,6 +12,14 @@ func KeepRows(n int) (back func()) {
 // Reading returns the number of pictures held as pixels or patches.
 func (m *Model) Reading() int { return len(m.eye.reading) }
 
+// Tiles returns the number of tiles with patches among the kept pictures, whose rows are computed.
+func (m *Model) Tiles() (n int) {
+	for _, s := range m.eye.seen {
+		n += len(m.eye.model.Tiles(s.Picture))
+	}
+	return n
+}
+
 // WatchTower calls f in each step of m's tower. No picture has been seen yet.
 func (m *Model) WatchTower(f func()) error {
 	m.eye.mu.Lock()

@@ -147,6 +147,9 @@ func (m *Model) PrepareBy(by *processor.Processor, picture *image.Image, change 
 	return p, nil
 }
 
+// Release frees the patches, needed to compute rows alone.
+func (p *Picture) Release() { p.tiles = nil }
+
 // Tile is a tile's patches as a step without a sequence. Row i of the step's result is row Places[i] of the tile's.
 type Tile struct {
 	*backend.Step
