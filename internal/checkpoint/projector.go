@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,37 +32,44 @@ var projectorKeys = map[string]string{
 // projectorActivations are the activations of towers by the keys that are true for them.
 var projectorActivations = map[string]string{"clip.use_gelu": "gelu_pytorch_tanh", "clip.use_silu": "silu"}
 
-// FindProjector returns the file of a tower beside a GGUF file: of several mmproj- with the model's name, else the
-// first in order of types with fewer roundings, and a note. "" is none.
-func FindProjector(model string) (path, note string, err error) {
+// FindProjectors returns the files of towers beside a GGUF file, the likeliest first: mmproj- with the model's name, then
+// by the parts of the name that begin like the model's, then by types with fewer roundings.
+func FindProjectors(model string) (paths []string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(model))
 	if err != nil {
-		return "", "", patherr.Plain(err)
+		return nil, patherr.Plain(err)
 	}
-	var names []string
 	for _, e := range entries {
 		name := strings.ToLower(e.Name())
 		if strings.Contains(name, "mmproj") && strings.HasSuffix(name, ".gguf") && e.Type().IsRegular() {
-			names = append(names, e.Name())
+			paths = append(paths, filepath.Join(filepath.Dir(model), e.Name()))
 		}
 	}
-	if len(names) == 0 {
-		return "", "", nil
+	slices.SortStableFunc(paths, func(a, b string) int {
+		return cmp.Or(alike(b, model)-alike(a, model), roundings(a)-roundings(b))
+	})
+	return paths, nil
+}
+
+// alike returns the bytes at the beginning that the name of a tower's file has in common with its model's, in whole
+// parts.
+func alike(path, model string) int {
+	a := strings.Replace(strings.ToLower(filepath.Base(path)), "mmproj-", "", 1)
+	b := strings.ToLower(filepath.Base(model))
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
 	}
-	rank := func(name string) int {
-		if name == "mmproj-"+filepath.Base(model) {
-			return -1
-		}
-		return slices.IndexFunc([]string{"f32", "bf16", "f16", ""}, func(t string) bool {
-			return strings.Contains(strings.ToLower(name), t)
-		})
+	if a == b {
+		return n
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
-	if len(names) > 1 && rank(names[0]) >= 0 {
-		note = fmt.Sprintf("pictures are read with %s, of %d files for it beside the model: --mmproj chooses", names[0],
-			len(names))
-	}
-	return filepath.Join(filepath.Dir(model), names[0]), note, nil
+	return strings.LastIndexAny(a[:n], "-.") + 1
+}
+
+// roundings returns the place of a file among types of numbers, by the file's name.
+func roundings(path string) int {
+	name := strings.ToLower(filepath.Base(path))
+	return slices.IndexFunc([]string{"f32", "bf16", "f16", ""}, func(t string) bool { return strings.Contains(name, t) })
 }
 
 // OpenProjector opens llama.cpp's file of a tower, of the type mmproj. Its tensors are valid until it is closed.
@@ -77,23 +85,30 @@ func OpenProjector(path string) (*Tower, io.Closer, error) {
 	return t, f, nil
 }
 
-// FitProjector opens a file as the tower of c, a GGUF file of a model. An error closes c. For "" it opens a file beside
-// the model, if there is a fitting one; a file that cannot be read is a note.
+// FitProjector opens a file as the tower of c, a GGUF file of a model. An error closes c. For "" it opens the
+// first fitting file beside the model, if any; without one, a file that cannot be read is a note.
 func FitProjector(c *Checkpoint, path string) error {
 	if path == "" {
 		if c.Format != GGUF {
 			return nil
 		}
-		found, note, err := FindProjector(c.Path)
-		if err == nil && found != "" {
-			err = addProjector(c, found)
+		paths, first := FindProjectors(c.Path)
+		for _, path := range paths {
+			err := addProjector(c, path)
+			if err == nil {
+				name := filepath.Base(path)
+				if len(paths) > 1 && name != "mmproj-"+filepath.Base(c.Path) {
+					c.Notes = append(c.Notes, fmt.Sprintf("pictures are read with %s, of %d files for it beside the "+
+						"model: --mmproj chooses", name, len(paths)))
+				}
+				return nil
+			}
+			if first == nil && !errors.Is(err, errUnfit) {
+				first = err
+			}
 		}
-		switch {
-		case errors.Is(err, errUnfit):
-		case err != nil:
-			c.Notes = append(c.Notes, fmt.Sprintf("pictures are not read: %v", err))
-		case note != "":
-			c.Notes = append(c.Notes, note)
+		if first != nil {
+			c.Notes = append(c.Notes, fmt.Sprintf("pictures are not read: %v", first))
 		}
 		return nil
 	}

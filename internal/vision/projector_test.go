@@ -240,24 +240,23 @@ func TestRefusedProjectors(t *testing.T) {
 	}
 }
 
-// TestFindProjector chooses among files beside a model.
-func TestFindProjector(t *testing.T) {
+// TestFindProjectors orders the files beside a model.
+func TestFindProjectors(t *testing.T) {
 	dir := t.TempDir()
-	model := filepath.Join(dir, "model-Q4_K_M.gguf")
-	for _, c := range []struct{ add, want string }{{"", ""}, {"mmproj-F16.gguf", "mmproj-F16.gguf"},
-		{"model.mmproj-BF16.gguf", "model.mmproj-BF16.gguf"}, {"mmproj.txt", "model.mmproj-BF16.gguf"},
-		{"mmproj-model-Q4_K_M.gguf", "mmproj-model-Q4_K_M.gguf"}} {
-		if c.add != "" {
-			if err := os.WriteFile(filepath.Join(dir, c.add), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+	model := filepath.Join(dir, "model-8B-Q4_K_M.gguf")
+	for _, c := range []struct{ add, want string }{{"mmproj.txt", ""}, {"mmproj-F16.gguf", "mmproj-F16.gguf"},
+		{"model.mmproj-BF16.gguf", "model.mmproj-BF16.gguf"}, {"mmproj-model-4B-F32.gguf", "mmproj-model-4B-F32.gguf"},
+		{"mmproj-model-8B-Q8_0.gguf", "mmproj-model-8B-Q8_0.gguf"}, {"mmproj-model-8B-F16.gguf", "mmproj-model-8B-F16.gguf"},
+		{"mmproj-model-8B-Q4_K_M.gguf", "mmproj-model-8B-Q4_K_M.gguf"}} {
+		if err := os.WriteFile(filepath.Join(dir, c.add), nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
-		path, note, err := checkpoint.FindProjector(model)
-		if c.want != "" {
-			c.want = filepath.Join(dir, c.want)
+		paths, err := checkpoint.FindProjectors(model)
+		if c.want == "" && len(paths) == 0 && err == nil {
+			continue
 		}
-		if err != nil || path != c.want || (note != "") != strings.Contains(path, "BF16") {
-			t.Errorf("with %q: %q, %q, %v", c.add, path, note, err)
+		if err != nil || len(paths) == 0 || filepath.Base(paths[0]) != c.want {
+			t.Errorf("with %q: %q, %v", c.add, paths, err)
 		}
 	}
 }
@@ -278,6 +277,18 @@ func TestFitProjector(t *testing.T) {
 	c.Values["hidden_size"], c.Arch = 96., "qwen3vl"
 	if err := checkpoint.FitProjector(c, ""); err != nil || c.Tower == nil || len(c.Notes) > 0 {
 		t.Errorf("beside the model: %v, %v", err, c.Notes)
+	}
+	other := filepath.Join(filepath.Dir(fits), "mmproj-a-F32.gguf")
+	if err := os.Rename(projectorFile(t, "gemma3", tower(t, "gemma3")), other); err != nil {
+		t.Fatal(err)
+	}
+	c = model()
+	c.Values["hidden_size"], c.Arch = 96., "qwen3vl"
+	if err := checkpoint.FitProjector(c, ""); err != nil || c.Tower == nil || len(c.Notes) != 1 {
+		t.Errorf("behind a file of another model: %v, %v", err, c.Notes)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
 	}
 	c = model()
 	if err := checkpoint.FitProjector(c, ""); err != nil || c.Tower != nil || len(c.Notes) > 0 {
