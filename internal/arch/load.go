@@ -258,7 +258,7 @@ func isZeroBias(c *checkpoint.Checkpoint, name string) bool {
 	return ok && err == nil
 }
 
-// model makes c's model, whose weights are yet to be bound.
+// model makes c's model, with unbound weights.
 func model(c *checkpoint.Checkpoint, context int) (m family.Forwarder, notes []string, err error) {
 	config := c.Family.Model.Config()
 	if notes, err = c.Config(config); err != nil {

@@ -119,7 +119,7 @@ func (c *weights) join() error {
 func (c *weights) unweave() error {
 	var names []string
 	for _, name := range c.set.Names {
-		h := c.wovenHabit(name)
+		h := wovenHabit(c, name)
 		if h == nil {
 			names = append(names, name)
 			continue
@@ -230,9 +230,9 @@ func (c *weights) meshOf(h family.Habit) (m mesh) {
 }
 
 // wovenHabit returns the family's habit of a woven tensor, nil for others.
-func (c *weights) wovenHabit(name string) *family.Habit {
+func wovenHabit(c *weights, name string) *family.Habit {
 	for i, h := range c.Family.Habits {
-		if whole := c.wholeName(h); whole != "" && strings.HasSuffix(name, "."+whole) {
+		if whole := wholeName(c, h); whole != "" && strings.HasSuffix(name, "."+whole) {
 			return &c.Family.Habits[i]
 		}
 	}
@@ -240,7 +240,7 @@ func (c *weights) wovenHabit(name string) *family.Habit {
 }
 
 // wholeName returns the end of names of a habit's woven tensor in the file, "" for none.
-func (c *weights) wholeName(h family.Habit) string {
+func wholeName(c *weights, h family.Habit) string {
 	if c.Format == GGUF || len(h.Woven) == 0 {
 		return h.Older
 	}

@@ -98,16 +98,16 @@ func (s *Sequence) Started() (at time.Time) {
 // sequence forgets its tokens.
 func (s *Sequence) Adapt(b *backend.Blend) {
 	s.locked(func(*Engine) {
-		had := s.root()
-		if s.blend = b; s.root() != had {
-			s.tokens = s.tokens[:s.seat.Pages.Adopt(nil, s.root())]
+		had := rootOf(s)
+		if s.blend = b; rootOf(s) != had {
+			s.tokens = s.tokens[:s.seat.Pages.Adopt(nil, rootOf(s))]
 		}
 	})
 }
 
-// root returns the common text of sequences sharing pages: the salt, the adapters, and the rows of embeddings and
+// rootOf returns the common text of sequences sharing pages: the salt, the adapters, and the rows of embeddings and
 // positions of three parts. No salt makes it the text of other adapters or rows.
-func (s *Sequence) root() string {
+func rootOf(s *Sequence) string {
 	if s.blend == nil && s.extras.name == "" && s.salt == "" {
 		return ""
 	}
@@ -146,7 +146,7 @@ func (s *Sequence) rewind(tokens []int32, b extras) int {
 	if s.closed {
 		return 0
 	}
-	if n = pages.Adopt(tokens, s.root()); n > 0 {
+	if n = pages.Adopt(tokens, rootOf(s)); n > 0 {
 		s.plan.e.schedule.List(&s.seat)
 	}
 	s.tokens = append(s.tokens[:0], tokens[:n]...)
@@ -156,7 +156,7 @@ func (s *Sequence) rewind(tokens []int32, b extras) int {
 // resume takes the remaining pages of a preempted sequence.
 func (s *Sequence) resume() {
 	if s.seat.Pages.Len() < len(s.tokens) {
-		s.seat.Pages.Adopt(s.tokens, s.root())
+		s.seat.Pages.Adopt(s.tokens, rootOf(s))
 	}
 }
 
@@ -185,8 +185,8 @@ func (s *Sequence) Feed(ctx context.Context, tokens []int32, wanted int) (logits
 	return w.logits, nil
 }
 
-// Show feeds s tokens as Sequence.Feed does, and shows see the rows of the last wanted tokens' logits, joined, in order,
-// some at a time. The engine waits for see, so no row is copied. see keeps none of the memory.
+// Show feeds s tokens as Sequence.Feed does, and shows see the rows of the last wanted tokens' logits, joined, in
+// order, some at a time. The engine waits for see, so no row is copied. see keeps none of the memory.
 func Show(ctx context.Context, s *Sequence, tokens []int32, wanted int, see func(logits []float32)) error {
 	_, err := s.feed(ctx, tokens, wanted, choice{see: see})
 	return err

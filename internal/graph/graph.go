@@ -4,8 +4,8 @@
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
 //
-// Files, users before the used: stream.go (operations on several streams), state.go (operations with a state), row.go (operations on rows), patch.go (on
-// pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all
+// Files, users before the used: stream.go (operations on several streams), state.go (operations with a state), row.go
+// (operations on rows), patch.go (on pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all
 // other operations), attr.go (settings of operations), graph.go.
 package graph
 

@@ -14,8 +14,8 @@
 // specification, version 1.0.
 //
 // Files, users before the used: format.go has the table of formats; encode1.go, encodegrid.go, search.go (scales),
-// encodeternary.go, encode256.go and encode32.go write a block, and encode.go a row; quant.go reads, block256.go the
-// larger blocks' codes, grouped.go grouped types, grid.go the codes with a grid, bits.go the parts of bytes.
+// encodeternary.go, encode256.go and encode32.go write a block, and encode.go a row; block256.go has the larger
+// blocks' codes, grouped.go grouped types, quant.go reads, grid.go the codes with a grid, bits.go the parts of bytes.
 package quant
 
 import (

@@ -21,8 +21,8 @@ func Match(dst, x, z []float32, eps float32) {
 	Scale(dst, dst, 1/float32(math.Sqrt(float64(max(dotF32(x, x)/n, eps)))))
 }
 
-// Above sets dst to max(0, c[i] - by*√(DotF32(c, c)/n)), c being x less its mean as in LayerNorm, each step rounded. ones
-// is as long as x.
+// Above sets dst to max(0, c[i] - by*√(DotF32(c, c)/n)), c being x less its mean as in LayerNorm, each step rounded.
+// ones is as long as x.
 func Above(dst, x, ones []float32, by float32) {
 	n := float32(len(x))
 	mean := dotF32(x, ones) / n

@@ -84,7 +84,7 @@ type MoE struct {
 	Shared  family.Shared `gguf:"" hf:"shared_experts"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}

@@ -71,7 +71,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	for _, list := range [][]float64{c.AlphaP, c.AlphaN, c.Beta, c.Eps} {
 		if len(list) != c.NumLayers {

@@ -64,7 +64,7 @@ type Layer struct {
 	NormBias *graph.Weight `gguf:"layer_output_norm.bias" hf:"output.LayerNorm.bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.NumHeads < 1 || c.HiddenSize%c.NumHeads != 0 {
 		return nil, fmt.Errorf("a hidden size of %d for %d heads", c.HiddenSize, c.NumHeads)

@@ -110,7 +110,7 @@ type MoE struct {
 // latentEps is the epsilon of the norms of latents, whatever RMSNormEps says.
 const latentEps = 1e-6
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)),
 		Layers: make([]Layer, c.NumLayers+c.NumNext)}

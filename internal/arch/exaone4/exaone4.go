@@ -71,7 +71,7 @@ type layerConfig struct {
 	turns bool
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.SlidingWindow > 0 && !slices.Contains(c.LayerTypes, "sliding_attention") { // GGUF cannot say so
 		return nil, fmt.Errorf("sliding_window is %d, but no layer slides: such a model would see no positions",

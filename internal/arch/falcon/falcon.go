@@ -79,7 +79,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"dense_4h_to_h"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}

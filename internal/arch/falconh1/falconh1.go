@@ -104,7 +104,7 @@ type MLP struct {
 	Down *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.ScanBias || c.OutBias || c.MLPBias || c.StepLimit != nil {
 		return nil, fmt.Errorf("mamba_proj_bias %v, projectors_bias %v, mlp_bias %v and time_step_limit %v, only "+

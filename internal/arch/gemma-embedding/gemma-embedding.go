@@ -74,7 +74,7 @@ type layerConfig struct {
 	freqs rope.Freqs
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	full, err := rope.From(c.HeadDim, c.Rope.Full)
 	if err != nil {

@@ -6,8 +6,8 @@
 // Streams begin as products of the embedding, and their mean, at one size, is the state that makes logits.
 //
 // Source: transformers, models/gemma3n/modular_gemma3n.py; llama.cpp, src/models/gemma3n.cpp (divides the variance of
-// gates by a number less); Baykal and others 2023, arXiv:2301.13310. published.json: the values of transformers' class,
-// Gemma3nTextConfig, which are E4B's.
+// gates by a number less); Baykal and others 2023, arXiv:2301.13310. published.json: by memory the values of
+// transformers' class, Gemma3nTextConfig, for E4B.
 package gemma3n
 
 import (
@@ -98,7 +98,7 @@ type Attention struct {
 	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm" optional:"ignored in layers that share keys and values"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.Streams < 2 || c.Active < 0 || c.Active >= c.Streams || len(c.Sparsity) != c.NumLayers {
 		return nil, fmt.Errorf("altup_num_inputs %d, altup_active_idx %d and %d values of activation_sparsity_pattern,"+

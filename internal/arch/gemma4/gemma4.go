@@ -123,7 +123,7 @@ type layerConfig struct {
 	kIsV             bool // the key projection serves as the value's
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	layers, err := c.layers()
 	return &Model{Config: c, layers: layers, Layers: make([]Layer, c.NumLayers)}, err

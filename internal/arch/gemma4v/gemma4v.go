@@ -74,7 +74,7 @@ type Product struct {
 	OutHigh *graph.Weight `gguf:"output_max" hf:"output_max" if:"use_clipped_linears"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.HeadDim < 4 || c.HeadDim%4 != 0 || c.NumKVHeads < 1 {
 		return nil, errors.New("head_dim is no multiple of four, or num_key_value_heads no positive number")

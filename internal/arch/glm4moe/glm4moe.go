@@ -96,7 +96,7 @@ type MoE struct {
 	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_experts.down_proj" if:"n_shared_experts"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.Scoring != "sigmoid" {
 		return nil, fmt.Errorf("scoring_func %q, only sigmoid is supported", c.Scoring)

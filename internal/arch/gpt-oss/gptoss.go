@@ -87,7 +87,7 @@ type MoE struct {
 	DownBias   *graph.Weight `gguf:"ffn_down_exps.bias" hf:"experts.down_proj_bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}

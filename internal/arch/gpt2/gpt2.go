@@ -67,7 +67,7 @@ type MLP struct {
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"c_proj.bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.NumHeads < 1 || c.HiddenSize%c.NumHeads != 0 {
 		return nil, fmt.Errorf("a hidden size of %d for %d heads", c.HiddenSize, c.NumHeads)

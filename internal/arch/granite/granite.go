@@ -79,7 +79,7 @@ type MLP struct {
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"down_proj.bias" if:"mlp_bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	c.EmbedMultiplier, c.HalfMultiplier, c.LogitsScaling = cmp.Or(c.EmbedMultiplier, 1), cmp.Or(c.HalfMultiplier, 1),
 		cmp.Or(c.LogitsScaling, 1)

@@ -121,7 +121,7 @@ type SharedMLP struct {
 	Down *graph.Weight `gguf:"ffn_down_shexp" hf:"output_linear"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.ScanBias || c.StepLimit != nil {
 		return nil, fmt.Errorf("mamba_proj_bias %v and time_step_limit %v, only projections without bias and steps "+

@@ -90,7 +90,7 @@ type MoE struct {
 	Experts family.Routed `gguf:"" hf:"experts"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.ScanBias || c.ExpertPeriod < 1 || c.Expand < 1 {
 		return nil, fmt.Errorf("mamba_proj_bias %v, expert_layer_period %d and mamba_expand %d, want projections "+

@@ -2,7 +2,8 @@
 //
 // Differences from DeepSeek V3: most layers have Kimi Delta Attention in the place of attention: short convolutions of
 // queries, keys and values, then the gated delta rule with a decay for each element of a key, then a norm with a
-// sigmoid gate. Latent attention in the other layers sees no positions: the part of keys that all heads share does not turn.
+// sigmoid gate. Latent attention in the other layers sees no positions: the part of keys that all heads share does not
+// turn.
 //
 // Source: transformers, models/kimi_linear/modular_kimi_linear.py; llama.cpp, src/models/kimi-linear.cpp; Kimi Team
 // 2025, arXiv:2510.26692. published.json: tests of public engines, as they have Kimi-Linear-48B-A3B-Instruct's values,
@@ -102,7 +103,7 @@ type MoE struct {
 // Epsilons of the norms of latents and of the lengths of queries and keys, whatever RMSNormEps says.
 const latentEps, lengthEps = 1e-6, 1e-6
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
 	for i := range m.Layers {

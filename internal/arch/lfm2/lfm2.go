@@ -97,7 +97,7 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.ConvBias || c.NumExperts > 0 && c.Scoring != "sigmoid" {
 		return nil, fmt.Errorf("conv_bias %v and scoring_func %q, only convolutions without biases and sigmoid are "+

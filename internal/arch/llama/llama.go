@@ -85,7 +85,7 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2" if:"num_experts"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

@@ -83,7 +83,7 @@ type MoE struct {
 	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_expert.down_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if len(c.Turning) > 0 || c.ExpertStep < 1 {
 		return nil, fmt.Errorf("no_rope_layers %v and interleave_moe_layer_step %d, supported are full layers "+

@@ -61,7 +61,7 @@ type Mixer struct {
 	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.Bias || !c.Normed || c.StepLimit != nil {
 		return nil, fmt.Errorf("use_bias %v, rms_norm %v and time_step_limit %v, only projections without bias, "+

@@ -97,7 +97,7 @@ type MoE struct {
 	Experts family.Routed `gguf:"" hf:"experts"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{}, Layers: make([]Layer, c.NumLayers)}
 	for slides, p := range map[bool]rope.Params{false: c.Rope.Full, true: c.Rope.Sliding} {

@@ -4,8 +4,8 @@
 // the sigmoid of each score and chooses with a correction bias.
 //
 // Source: transformers, models/minimax_m2/modeling_minimax_m2.py; llama.cpp, src/models/minimax-m2.cpp. published.json:
-// public readers' tests of MiniMax-M2's config.json, which agree. The golden's record is of a program of its own after
-// the modeling file, in C++ and Python, and not of PyTorch.
+// public readers' tests of MiniMax-M2's config.json, and some numbers by memory. The golden's record is of a
+// program after the modeling file, in C++ and Python, and not of PyTorch.
 package minimaxm2
 
 import (
@@ -73,7 +73,7 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}

@@ -91,7 +91,7 @@ type MoE struct {
 // latentEps is the epsilon of the norms of latents, whatever RMSNormEps says.
 const latentEps = 1e-6
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.Growth != 0 && c.Every < 1 {
 		return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta) every %d positions", c.Growth, c.Every)

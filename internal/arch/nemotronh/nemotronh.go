@@ -109,7 +109,7 @@ type MoE struct {
 	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_experts.down_proj" if:"n_shared_experts"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.Bias || c.ScanBias || c.MLPBias || c.StepLimit != nil {
 		return nil, fmt.Errorf("use_bias %v, mamba_proj_bias %v, mlp_bias %v and time_step_limit %v, only "+

@@ -71,7 +71,7 @@ type layerConfig struct {
 	turn graph.RoPEAttr
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
 	for p, turn := range map[*rope.Params]*graph.RoPEAttr{&c.Rope.Full: &m.full, &c.Rope.Sliding: &m.sliding} {

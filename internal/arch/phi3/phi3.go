@@ -66,7 +66,7 @@ type MLP struct {
 	Down   *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// New makes a model whose weights are yet to be bound, opened for so many tokens.
+// New makes a model with unbound weights, opened for so many tokens.
 func New(c Config, context int) (*Model, error) {
 	p := c.Rope.Full
 	if c.OriginalPositions > 0 {

@@ -6,7 +6,8 @@
 //
 // Source: transformers, models/phimoe/modeling_phimoe.py; llama.cpp, src/models/phimoe.cpp; Liu et al. 2024,
 // arXiv:2409.12136. published.json: transformers' models/phimoe/configuration_phimoe.py; its rope_scaling is that of
-// transformers' test of phimoe, since no public copy of the publisher's lists was at hand.
+// transformers' test of phimoe, since no public copy of the publisher's lists was at hand, and
+// its sliding_window is by memory.
 package phimoe
 
 import (
@@ -84,7 +85,7 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2"`
 }
 
-// New makes a model whose weights are yet to be bound, opened for so many tokens.
+// New makes a model with unbound weights, opened for so many tokens.
 func New(c Config, context int) (*Model, error) {
 	p := c.Rope.Full
 	p.Magnitude = cmp.Or(p.Magnitude, 1) // readers of GGUF assume 1

@@ -67,7 +67,7 @@ type Layer struct {
 	Down     *graph.Weight `gguf:"ffn_down" hf:"feed_forward.down_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.HeadDim == 0 {
 		c.HeadDim = c.HiddenSize / c.NumHeads

@@ -62,7 +62,7 @@ type Layer struct {
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"mlp.down_proj.bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.HiddenSize%(4*c.NumHeads) != 0 {
 		return nil, errors.New("the hidden size is no multiple of four times the number of heads")

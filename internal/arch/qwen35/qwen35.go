@@ -13,8 +13,8 @@
 // vllm/model_executor/models/qwen3_5_mtp.py; llama.cpp, src/models/qwen35.cpp.
 //
 // Source: transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py;
-// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464. published.json of Qwen3-Next: Qwen3-Next-80B-A3B's, as public
-// readers' tests and transformers' configuration have it.
+// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464. published.json of Qwen3-Next: public readers' tests of
+// Qwen3-Next-80B-A3B, transformers' configuration, and some numbers by memory.
 package qwen35
 
 import (
@@ -116,7 +116,7 @@ type Both struct {
 // normEps is the epsilon of the length of a DeltaNet's queries and keys.
 const normEps = 1e-6
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if len(c.Sections) != 3 || c.KeyHeads < 1 || c.ValueHeads%c.KeyHeads != 0 {
 		return nil, fmt.Errorf("mrope_section %v, linear_num_key_heads %d and linear_num_value_heads %d, want "+
@@ -145,7 +145,7 @@ func New(c Config) (*Model, error) {
 	return m, err
 }
 
-// NewNext makes a Qwen3-Next whose weights are yet to be bound.
+// NewNext makes a Qwen3-Next with unbound weights.
 func NewNext(c Config) (*Model, error) {
 	c.Sections = make([]int, 3)
 	m, err := New(c)

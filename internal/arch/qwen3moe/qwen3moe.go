@@ -78,7 +78,7 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.SparseStep > 1 || len(c.DenseOnly) > 0 {
 		return nil, fmt.Errorf("decoder_sparse_step is %d and mlp_only_layers %v: some layers have no experts; "+

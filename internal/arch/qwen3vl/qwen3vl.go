@@ -78,7 +78,7 @@ type Merger struct {
 	DownBias *graph.Weight `gguf:"fc2.bias" hf:"linear_fc2.bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if c.HiddenSize%(4*c.NumHeads) != 0 {
 		return nil, errors.New("the hidden size is no multiple of four times the number of heads")

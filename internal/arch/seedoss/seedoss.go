@@ -3,8 +3,8 @@
 // Differences from Llama: projections to queries, keys and values may have biases, without one behind attention.
 //
 // Source: transformers, models/seed_oss/modeling_seed_oss.py; llama.cpp, src/models/seed-oss.cpp. published.json: the
-// sizes of MLX Swift's test of Seed-OSS-36B, and transformers' configuration. The golden's record is of a program of
-// its own after the modeling file, in C++ and Python, and not of PyTorch.
+// sizes of MLX Swift's test of Seed-OSS-36B, and transformers' configuration, ids by memory. The golden's record is
+// of a program after the modeling file, in C++ and Python, and not of PyTorch.
 package seedoss
 
 import (
@@ -62,7 +62,7 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

@@ -16,7 +16,7 @@ type Averaged struct {
 	Projection *graph.Weight `gguf:"mm.input_projection" hf:"model.multi_modal_projector.mm_input_projection_weight"`
 }
 
-// NewAveraged makes a model whose weights are yet to be bound.
+// NewAveraged makes a model with unbound weights.
 func NewAveraged(c Config) (m *Averaged, err error) {
 	m = &Averaged{Config: c}
 	if m.Encoder, err = m.encoder(); err == nil && (family.Root(c.Tokens) < 1 || c.side()%family.Root(c.Tokens) != 0) {
@@ -46,7 +46,7 @@ type Shuffled struct {
 	Projection *graph.Weight `gguf:"mm.model.fc" hf:"model.connector.modality_projection.proj"`
 }
 
-// NewShuffled makes a model whose weights are yet to be bound.
+// NewShuffled makes a model with unbound weights.
 func NewShuffled(c Config) (m *Shuffled, err error) {
 	m = &Shuffled{Config: c}
 	m.Encoder, err = m.encoder()
@@ -80,7 +80,7 @@ type Projector struct {
 	DownBias *graph.Weight `gguf:"2.bias" hf:"linear_2.bias" if:"projector_bias"`
 }
 
-// NewResized makes a model whose weights are yet to be bound.
+// NewResized makes a model with unbound weights.
 func NewResized(c Config) (m *Resized, err error) {
 	m = &Resized{Config: c}
 	m.Encoder, err = m.encoder()

@@ -67,7 +67,7 @@ type Layer struct {
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"mlp.fc2.bias"`
 }
 
-// encoder makes an encoder whose weights are yet to be bound.
+// encoder makes an encoder with unbound weights.
 func (c *Config) encoder() (Encoder, error) {
 	if c.HiddenSize%c.NumHeads != 0 || c.side() < 1 {
 		return Encoder{}, errors.New("the hidden size is no multiple of the number of heads, or there are no places")

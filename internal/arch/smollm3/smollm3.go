@@ -61,7 +61,7 @@ type Attention struct {
 	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	if n := len(c.RopeLayers); c.RopeLayers != nil && n != c.NumLayers {
 		return nil, fmt.Errorf("no_rope_layers has %d layers, expected %d", n, c.NumLayers)

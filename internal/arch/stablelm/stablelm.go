@@ -70,7 +70,7 @@ type Attention struct {
 	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	r, err := rope.Resolve(c.HeadDim, rope.Context{}, c.Rope.Full)
 	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim}

@@ -75,7 +75,7 @@ type MLP struct {
 	DownBias *graph.Weight `gguf:"ffn_down.bias" hf:"c_proj.bias" if:"use_bias"`
 }
 
-// New makes a model whose weights are yet to be bound.
+// New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err

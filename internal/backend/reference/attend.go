@@ -48,9 +48,9 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	}
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for t, r := range rows {
-		if set.Read != nil || t == 0 || e.num.hasOlder(kv) {
+		if set.Read != nil || t == 0 || hasOlder(e.num, kv) {
 			keys, values := k, v
-			if e.num.hasOlder(kv) {
+			if hasOlder(e.num, kv) {
 				keys, values = e.num.older(kv, k, v, 0, r)
 			}
 			if set.Read != nil {

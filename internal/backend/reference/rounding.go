@@ -132,7 +132,7 @@ func (n *Numerics) keep(x []float64, dim int, values bool) []float64 {
 }
 
 // hasOlder reports whether rows see older positions of a store otherwise.
-func (n *Numerics) hasOlder(s *graph.KV) bool {
+func hasOlder(n *Numerics, s *graph.KV) bool {
 	return n != nil && n.KV == round.KVPages && backend.IsNarrow(&graph.Graph{}, s)
 }
 

@@ -187,7 +187,7 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 			}
 			first, last = min(first, oldest), max(last, newest)
 		}
-		older := x.e.num.hasOlder(kv)
+		older := hasOlder(x.e.num, kv)
 		if older {
 			first = pageOf(first)
 		}

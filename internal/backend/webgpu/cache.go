@@ -124,6 +124,12 @@ func (c *cache) statesOf(s *graph.State) *[2]*states {
 	return &[2]*states{{class: c.slots, size: s.Size}, {class: c.slots + 1, size: row * kv.PageSize}}
 }
 
+// scanRow returns the elements of a row kept of a scan: a row's decays, and their rests, for each 64 numbers of a head.
+func scanRow(s *graph.State) int {
+	values, decays := s.Rows[1], s.Rows[2]
+	return s.Row() + 2*decays.Count*((values.Size+63)/64-1)
+}
+
 // NewCache implements backend.Backend. There is no room until something is stored.
 func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) {
 	c := &cache{b: b, pool: pool, class: map[int]int{}, slots: -1, stores: map[*graph.KV]*store{},

@@ -301,12 +301,6 @@ func (p *planner) keep(l *lowered, count, first int, of binding) {
 		stateOf(l.node.State, true), slotsOf, of)
 }
 
-// scanRow returns the elements of a row kept of a scan: a row's decays, and their rests, for each 64 numbers of a head.
-func scanRow(s *graph.State) int {
-	values, decays := s.Rows[1], s.Rows[2]
-	return s.Row() + 2*decays.Count*((values.Size+63)/64-1)
-}
-
 // lowerEachScan lowers a scan whose keys' elements decay by themselves.
 func lowerEachScan(p *planner, l *lowered) {
 	n, delta, heads, size := l.node, l.node.Op == graph.DeltaScan, l.node.Shape[0], l.node.Shape[1]

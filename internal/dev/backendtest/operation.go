@@ -35,7 +35,8 @@ func products(d tensor.DType) func(Tolerances) float64 {
 // without them and, if rows do not depend on their step, some rows alone.
 func (s *suite) operations(t *testing.T) {
 	lists := [][]operation{append(attentions(), attends()...), embeds(), linears(), rowwise(), ropes(), views(),
-		mixtures(), layerNorms(), parts(), positions(), headProducts(), scans(), streams(), gates(), routings(), expertForms()}
+		mixtures(), layerNorms(), parts(), positions(), headProducts(), scans(), streams(), gates(), routings(),
+		expertForms()}
 	if s.tol.Stores {
 		lists = lists[:1]
 	}

@@ -14,7 +14,8 @@ const maxFamilyLines = 120
 
 // longFamilies are those that may be longer, and why.
 var longFamilies = map[string]string{
-	"internal/arch/gemma4/family.go": "each format says in its own way which layers have sizes of their own",
+	"internal/arch/gemma4/family.go":     "each format says in its own way which layers have sizes of their own",
+	"internal/arch/kimilinear/family.go": "a folder has delta attention in an object, and numbers of layers from 1",
 }
 
 // longFamily finds families that take more than a page to describe: what they need is an

@@ -281,7 +281,8 @@ var (
 	shrB, shlH, shrH                      = vector(109), vector(139), vector(141)
 	narrowS, narrowU                      = vector(133), vector(134)              // dwords to words
 	lowB, lowS, lowU                      = vector(135), vector(167), vector(169) // signed bytes to words, words to dwords
-	shlI, sarI, shrI, addI, subI, mulI    = vector(171), vector(172), vector(173), vector(174), vector(177), vector(181)
+	shlI, sarI, shrI                      = vector(171), vector(172), vector(173)
+	addI, subI, mulI                      = vector(174), vector(177), vector(181)
 	lessU                                 = vector(58)
 	eqI, gtI, geI, maxI, dot              = vector(55), vector(59), vector(63), vector(184), vector(186)
 	shrQ, addQ, eqQ, sarQ                 = vector(205), vector(206), vector(214), vector(204)

@@ -1,8 +1,8 @@
 // Package processor prepares pictures for models that see, as the processors of Hugging Face's transformers do:
 // resizing, tiles, values and patches.
 //
-// Files in reading order: processor.go (Read), a file for each rule: area.go, square.go, budget.go, tiles.go,
-// side.go, grid.go; then values.go and settings.go.
+// Files in reading order: processor.go (Read), a file for each rule: square.go, budget.go, tiles.go, side.go,
+// grid.go, area.go; then values.go and settings.go.
 package processor
 
 import (

@@ -88,7 +88,8 @@ func (r *conclusion) look(add func(Step)) {
 			Tokens: window + 1})
 	}
 	if len(r.out.Logits) == 0 && r.out.Closure.Prompts == 0 {
-		add(Step{Do: DoAddTaps, Why: "the dump has no logits, so whether they follow is open", Taps: []string{"logits"}})
+		add(Step{Do: DoAddTaps, Why: "the dump has no logits, so whether they follow is open",
+			Taps: []string{"logits"}})
 	}
 	if !slices.ContainsFunc(d.prompts, func(p *prompt) bool { return p.tapped && p.decoded() > 0 }) {
 		add(Step{Do: DoDecode, Why: "the reuse of keys and values was not tested", Decode: 2})

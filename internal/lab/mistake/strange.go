@@ -77,7 +77,8 @@ func square(v float64) float64 { return v * v }
 // strange is mistakes on no list. No search may name one: they measure whether what has no name is called unknown.
 var strange = []*entry{
 	{id: "x_row_stuck", one: true, at: inner,
-		more: changed("output 3 repeats output 2", func(v []float64) { v[min(3, len(v)-1)] = v[max(0, min(2, len(v)-2))] })},
+		more: changed("output 3 repeats output 2",
+			func(v []float64) { v[min(3, len(v)-1)] = v[max(0, min(2, len(v)-2))] })},
 	{id: "x_tail_zero", one: true, at: inner,
 		more: changed("the last 8 outputs are 0, or the last half",
 			func(v []float64) { clear(v[len(v)-min(8, len(v)/2):]) })},

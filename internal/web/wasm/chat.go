@@ -28,7 +28,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 	defer end()
 	p.options = o.options()
 	p.options.Tools = o.tools()
-	if err := m.form(ctx, &o, &p); err != nil {
+	if err := form(ctx, m, &o, &p); err != nil {
 		return nil, err
 	}
 	var g generated
@@ -48,10 +48,10 @@ func (m *model) generate(args []js.Value) (any, error) {
 			g.PromptSeconds = time.Since(start).Seconds()
 		}
 		g.Stop = string(t.Stop)
-		return tell(m.token(t, splits && p.messages != nil))
+		return tell(tokenOf(m, t, splits && p.messages != nil))
 	}
 	if p.messages != nil {
-		err = m.chat(ctx, &p, &g, see, tell)
+		err = converse(ctx, m, &p, &g, see, tell)
 	} else {
 		for t, e := range m.session.Generate(ctx, p.text, p.options) {
 			if err = e; e == nil {
@@ -91,8 +91,8 @@ type likely struct {
 	Logprob *float64 `json:"logprob,omitempty"` // if the likeliest are asked for
 }
 
-// token returns a token for JavaScript.
-func (m *model) token(t karat.Token, inParts bool) any {
+// tokenOf returns a token for JavaScript.
+func tokenOf(m *model, t karat.Token, inParts bool) any {
 	v := told{likely: likely{ID: t.ID}, Text: &t.Text, Stop: string(t.Stop)}
 	if inParts {
 		v.Text, v.Token = nil, new(probe.Text(m.m.TokenBytes(t.ID)))

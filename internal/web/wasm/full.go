@@ -15,13 +15,13 @@ import (
 // splits says whether conversations' answers are split into reasoning, calls of tools and text.
 const splits = true
 
-// more are the functions of a model that the npm package alone has: the page's program has no room for them.
-func (m *model) more() map[string]func([]js.Value) (any, error) {
+// moreOf returns the functions of a model that the npm package alone has: the page's program has no room for them.
+func moreOf(m *model) map[string]func([]js.Value) (any, error) {
 	return map[string]func([]js.Value) (any, error){"embed": m.embed, "verify": m.verify}
 }
 
 // form gives a request the form of its answer, and its receipt.
-func (m *model) form(ctx context.Context, o *generateOptions, p *prompt) (err error) {
+func form(ctx context.Context, m *model, o *generateOptions, p *prompt) (err error) {
 	if o.Receipt {
 		p.options.Receipt = m.m.NewReceipt()
 	}
@@ -123,8 +123,8 @@ type calledFor struct {
 	Arguments string `json:"arguments"`
 }
 
-// chat answers a conversation.
-func (m *model) chat(ctx context.Context, p *prompt, g *generated, see func(karat.Token) error,
+// converse answers a conversation.
+func converse(ctx context.Context, m *model, p *prompt, g *generated, see func(karat.Token) error,
 	tell func(any) error) error {
 	var failed error
 	p.options.OnToken = func(t karat.Token) {

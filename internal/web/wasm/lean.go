@@ -12,10 +12,11 @@ import (
 
 const splits = false // the parser has no room either: reasoning and calls stay in the text
 
-func (m *model) more() map[string]func([]js.Value) (any, error) { return nil }
+// moreOf returns nothing.
+func moreOf(*model) map[string]func([]js.Value) (any, error) { return nil }
 
 // form refuses forms and receipts, for which the page's program has no room.
-func (m *model) form(_ context.Context, o *generateOptions, _ *prompt) error {
+func form(_ context.Context, _ *model, o *generateOptions, _ *prompt) error {
 	if o.Receipt || len(o.Schema) > 0 || o.Regexp+o.GBNF+o.Lark != "" || o.Choice != "" && o.Choice != "auto" {
 		return errors.New("the engine of this page has no forms of answers and no receipts: the npm package has them")
 	}
@@ -24,8 +25,8 @@ func (m *model) form(_ context.Context, o *generateOptions, _ *prompt) error {
 
 func textOf(*karat.Receipt) (string, error) { return "", nil }
 
-// chat answers a conversation.
-func (m *model) chat(ctx context.Context, p *prompt, g *generated, see func(karat.Token) error,
+// converse answers a conversation.
+func converse(ctx context.Context, m *model, p *prompt, g *generated, see func(karat.Token) error,
 	_ func(any) error) error {
 	for t, err := range m.session.Chat(ctx, p.messages, p.options) {
 		if g.Text += t.Text; err == nil {

@@ -88,7 +88,7 @@ func (m *model) object() (js.Value, error) {
 		"render": m.render, "tokenize": m.tokenize, "generate": m.generate, "reset": m.reset, "stats": m.stats,
 		"prove": m.prove, "nodes": m.nodes, "probe": m.probe, "change": m.change,
 	}
-	maps.Copy(all, m.more())
+	maps.Copy(all, moreOf(m))
 	for name, f := range all {
 		export(o, name, func(args []js.Value) (any, error) {
 			defer m.busy.Unlock()
@@ -171,7 +171,7 @@ func (m *model) withPrompt(args []js.Value, at int, what string,
 func (m *model) tokenize(args []js.Value) (any, error) {
 	o := karat.TokenizeOptions{ParseSpecial: argument(args, 1).Truthy()}
 	ids, err := m.m.Tokenize(context.Background(), argument(args, 0).String(), o)
-	return m.tokens(ids), err
+	return tokensOf(m, ids), err
 }
 
 func (m *model) render(args []js.Value) (any, error) {
@@ -180,7 +180,7 @@ func (m *model) render(args []js.Value) (any, error) {
 		if p.messages != nil {
 			text, err = m.m.Render(ctx, p.messages, p.options)
 		}
-		return map[string]any{"text": text, "tokens": m.tokens(ids)}, err
+		return map[string]any{"text": text, "tokens": tokensOf(m, ids)}, err
 	})
 }
 

@@ -239,7 +239,7 @@ func (m *model) probe(args []js.Value) (any, error) {
 		return struct {
 			*probe.Result
 			Tokens []token `json:"tokens"`
-		}{r, m.tokens(ids)}, err
+		}{r, tokensOf(m, ids)}, err
 	})
 }
 

@@ -194,7 +194,8 @@ type token struct {
 	Text string `json:"text"`
 }
 
-func (m *model) tokens(ids []int) []token {
+// tokensOf returns tokens for JavaScript.
+func tokensOf(m *model, ids []int) []token {
 	list := make([]token, len(ids))
 	for i, id := range ids {
 		list[i] = token{id, probe.Text(m.m.TokenBytes(id))}
