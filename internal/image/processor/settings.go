@@ -185,6 +185,17 @@ func (s *settings) effects() map[string]any {
 	return all
 }
 
+// scale returns the factor of a level.
+func (s *settings) scale() float64 {
+	switch {
+	case s.Rescales != nil && !*s.Rescales:
+		return 1
+	case s.Rescale != nil:
+		return *s.Rescale
+	}
+	return 1.0 / 255
+}
+
 // A Difference is a setting by which two files prepare pictures otherwise.
 type Difference struct {
 	Name string

@@ -42,17 +42,6 @@ func (s *settings) values(o Order) Values {
 	return v
 }
 
-// scale returns the factor of a level.
-func (s *settings) scale() float64 {
-	switch {
-	case s.Rescales != nil && !*s.Rescales:
-		return 1
-	case s.Rescale != nil:
-		return *s.Rescale
-	}
-	return 1.0 / 255
-}
-
 // Order returns the order of a patch's values, and of the patches.
 func (v *Values) Order() Order { return v.order }
 
