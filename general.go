@@ -73,7 +73,7 @@ func (s *spelling) texts(messages []Message, told string, to Role) (all []Messag
 				continue
 			}
 			if x, is := p.(ToolResult); is && s.results {
-				p = Text("<tool_response>\n" + x.Content + "\n</tool_response>\n")
+				parts, p = append(parts, Text("<tool_response>\n"+x.Content)), Text("\n</tool_response>\n")
 				for _, picture := range x.Images {
 					parts = append(parts, picture)
 				}

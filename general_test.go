@@ -53,6 +53,19 @@ func TestToolFallback(t *testing.T) {
 	}
 }
 
+// TestPicturesAsText: a picture of a result stands behind the result's words, where results are text.
+func TestPicturesAsText(t *testing.T) {
+	var results []karat.Part
+	for _, said := range []string{"rain", "snow"} {
+		results = append(results, karat.ToolResult{Content: said, Images: []karat.Image{{Data: []byte(said)}}})
+	}
+	const turns = `{% for m in messages %}{% for x in m.content %}{{ x.text if x.type == 'text' else 'IMG' }}{% endfor %}{% endfor %}`
+	text, err := load(t).Render(t.Context(), []karat.Message{{Role: karat.RoleTool, Parts: results}}, karat.GenerateOptions{Template: turns})
+	if want := "<tool_response>\nrainIMG\n</tool_response>\n<tool_response>\nsnowIMG\n</tool_response>\n"; err != nil || text != want {
+		t.Errorf("%q, %v, want %q", text, err, want)
+	}
+}
+
 // TestCallsAsText: where a chat template takes tools and no calls, or calls and no tools, what it lacks is text in the
 // syntax that it shows.
 func TestCallsAsText(t *testing.T) {
