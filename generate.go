@@ -529,7 +529,7 @@ func (m *Model) prompt(ctx context.Context, text string, o tokenizer.Options) (i
 	return ids, nil
 }
 
-// promptIDs converts the ids of a prompt, checked against the context's size.
+// promptIDs converts the ids of a text, checked against the context's size.
 func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -538,7 +538,11 @@ func (m *Model) promptIDs(ctx context.Context, ids []int) ([]int32, error) {
 		return nil, &tooLong{fmt.Sprintf("%v: the prompt has %d tokens, more than the %d that the context holds",
 			ErrFull, len(ids), most)}
 	}
-	return tokensOf(m.opened.Engine, ids)
+	list, err := tokensOf(m.opened.Engine, ids)
+	if at := m.picture(list); at >= 0 {
+		return nil, fmt.Errorf("id %d of the prompt: %w", at, ErrPictureIDs)
+	}
+	return list, err
 }
 
 // check returns an error for options impossible in every request.

@@ -18,6 +18,9 @@ import (
 // ErrBlind is the error of a picture for a model that sees none.
 var ErrBlind = errors.New("the model sees no pictures")
 
+// ErrPictureIDs is the error of a prompt of ids with a picture's, such as TokenizeChat's: Chat takes pictures.
+var ErrPictureIDs = errors.New("the id is a picture's, and ids do not say what a picture shows")
+
 // keptRows is the maximum bytes of pictures' rows kept for later turns of their conversations. The pictures of the
 // latest prompt are kept whatever their size: else a long conversation would compute each again in each turn.
 var keptRows = 256 << 20

@@ -92,6 +92,11 @@ func TestImageStates(t *testing.T) {
 		if err := m.ExportState(t.Context(), io.Discard, []int{5, 6, 7}); err != nil {
 			t.Errorf("%s: a state of text: %v", c.name, err)
 		}
+		for _, err := range m.GenerateIDs(t.Context(), ids, karat.GenerateOptions{MaxTokens: 1}) {
+			if err == nil || !strings.Contains(err.Error(), "a picture's") {
+				t.Errorf("%s: an answer to ids: %v", c.name, err)
+			}
+		}
 		for _, err := range m.Chat(t.Context(), say, karat.GenerateOptions{NoGenerationPrompt: true, Receipt: m.NewReceipt()}) {
 			if err == nil || !strings.Contains(err.Error(), "a receipt of an answer about pictures") {
 				t.Errorf("%s: a receipt: %v", c.name, err)

@@ -21,9 +21,6 @@ func (m *Model) ExportState(ctx context.Context, w io.Writer, prompt []int) erro
 	if len(ids) < 2 {
 		return fmt.Errorf("the prompt's length is %d: one of 2 tokens or more has a state", len(ids))
 	}
-	if at := m.picture(ids); at >= 0 {
-		return fmt.Errorf("id %d of the prompt is a picture's: a state has the tokens of a text alone", at)
-	}
 	p, err := m.unsharedPlan(ctx)
 	if err != nil {
 		return err

@@ -163,6 +163,9 @@ func TestPictures(t *testing.T) {
 	if status != 400 || !strings.Contains(text, "system[0].type: a picture stands in") {
 		t.Errorf("%d %s", status, text)
 	}
+	for _, more := range []string{`"prompt":[5,514,6]`, `"prompt":[514],"stream":true`} {
+		c.refuses(400, "", "a token of a picture", "POST", "/v1/completions", `{"model":"demo",`+more+`}`)
+	}
 	c.refuses(400, "input[0].content[0].file_id", "not supported", "POST", "/v1/responses", `{"model":"demo","input":[{"role":"user","content":[{"type":"input_image","file_id":"x"}]}]}`)
 }
 
