@@ -25,8 +25,8 @@ var ErrPictureIDs = errors.New("the id is a picture's, and ids do not say what a
 // latest prompt are kept whatever their size: else a long conversation would compute each again in each turn.
 var keptRows = 256 << 20
 
-// readers is the maximum number of pictures held at a time as pixels or patches: each may have 64 megapixels, and 300 MB
-// of patches wait for the tower.
+// readers is the maximum number of pictures held at a time as pixels or patches: each may have 64 megapixels, and 300
+// MB of patches wait for the tower.
 const readers = 2
 
 // eye is a model's tower, opened at the first picture.

@@ -332,8 +332,8 @@ func (s *Server) explain(ctx context.Context, err error) *problem {
 	case errors.Is(err, karat.ErrClosed):
 		return unavailable("The model is being closed")
 	case errors.Is(err, karat.ErrPictureIDs):
-		return bad("", "The prompt has a token of a picture, and tokens do not say what a picture shows: send the picture "+
-			"in a message of a chat")
+		return bad("", "The prompt has a token of a picture, and tokens do not say what a picture shows: send the "+
+			"picture in a message of a chat")
 	}
 	s.log.Error("request failed", "error", err.Error())
 	return internal("The model failed to compute an answer")

@@ -32,8 +32,8 @@ var projectorKeys = map[string]string{
 // projectorActivations are the activations of towers by the keys that are true for them.
 var projectorActivations = map[string]string{"clip.use_gelu": "gelu_pytorch_tanh", "clip.use_silu": "silu"}
 
-// FindProjectors returns the files of towers beside a GGUF file, the likeliest first: mmproj- with the model's name, then
-// by the parts of the name that begin like the model's, then by types with fewer roundings.
+// FindProjectors returns the files of towers beside a GGUF file, the likeliest first: mmproj- with the model's name,
+// then by the parts of the name that begin like the model's, then by types with fewer roundings.
 func FindProjectors(model string) (paths []string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(model))
 	if err != nil {
@@ -69,7 +69,8 @@ func alike(path, model string) int {
 // roundings returns the place of a file among types of numbers, by the file's name.
 func roundings(path string) int {
 	name := strings.ToLower(filepath.Base(path))
-	return slices.IndexFunc([]string{"f32", "bf16", "f16", ""}, func(t string) bool { return strings.Contains(name, t) })
+	types := []string{"f32", "bf16", "f16", ""}
+	return slices.IndexFunc(types, func(t string) bool { return strings.Contains(name, t) })
 }
 
 // OpenProjector opens llama.cpp's file of a tower, of the type mmproj. Its tensors are valid until it is closed.
