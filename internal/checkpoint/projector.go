@@ -26,7 +26,8 @@ var projectorKeys = map[string]string{
 	"attention.head_count": "num_attention_heads", "attention.layer_norm_epsilon": "layer_norm_eps",
 	"patch_size": "patch_size", "image_size": "image_size", "projection_dim": "out_hidden_size",
 	"spatial_merge_size": "spatial_merge_size", "projector.scale_factor": "spatial_merge_size",
-	"image_mean": "image_mean", "image_std": "image_std",
+	"image_mean": "image_mean", "image_std": "image_std", "image_min_pixels": "min_pixels",
+	"image_max_pixels": "max_pixels",
 }
 
 // projectorActivations are the activations of towers by the keys that are true for them.
@@ -322,7 +323,7 @@ func (t *Tower) finish() error {
 		return err
 	}
 	config := p.Processor(t.Values)
-	for _, key := range []string{"image_mean", "image_std"} {
+	for _, key := range []string{"image_mean", "image_std", "min_pixels", "max_pixels"} {
 		if v := t.Values.Take(key); v != nil {
 			config[key] = v
 		}

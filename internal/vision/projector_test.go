@@ -23,6 +23,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/image"
 	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -39,7 +40,7 @@ func values(t *testing.T, x *tensor.Tensor) []float32 {
 
 // projectorFile writes the file that llama.cpp's converter makes of a tower, tensors in hand-written order, and
 // compares each tensor with the record's hash.
-func projectorFile(t *testing.T, name string, x *checkpoint.Tower) string {
+func projectorFile(t *testing.T, name string, x *checkpoint.Tower, keys ...gguf.KeyValue) string {
 	t.Helper()
 	g, _, err := arch.Tower(x)
 	if err != nil {
@@ -62,7 +63,6 @@ func projectorFile(t *testing.T, name string, x *checkpoint.Tower) string {
 	if err := json.Unmarshal(b, &file); err != nil {
 		t.Fatal(err)
 	}
-	var keys []gguf.KeyValue
 	for key, v := range file.Metadata {
 		keys = append(keys, gguf.KeyValue{Key: key, Value: typed(t, v)})
 	}
@@ -236,6 +236,30 @@ func TestRefusedProjectors(t *testing.T) {
 	} {
 		if _, _, err := checkpoint.OpenProjector(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestProjectorPixels: bounds of a picture's area in a file win over the publisher's.
+func TestProjectorPixels(t *testing.T) {
+	path := projectorFile(t, "qwen3vl", tower(t, "qwen3vl"), gguf.KeyValue{Key: "clip.vision.image_min_pixels", Value: uint32(1 << 12)},
+		gguf.KeyValue{Key: "clip.vision.image_max_pixels", Value: uint32(1 << 14)})
+	x, f, err := checkpoint.OpenProjector(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, err := Open(x, reference.Backend{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for side, want := range map[int]int{16: 64, 512: 128} {
+		p, err := m.Prepare(&image.Image{Width: side, Height: side, Pix: make([]byte, 3*side*side)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Tiles(p)[0].Grid.Width * m.Sight().Patch; got != want {
+			t.Errorf("a side of %d: %d, want %d", side, got, want)
 		}
 	}
 }
