@@ -165,15 +165,17 @@ func (p *Processor) compare(t *testing.T, name string, in *Input, want facts) {
 func TestRefused(t *testing.T) {
 	for config, want := range map[string]string{
 		`{`: "JSON", `{}`: `type is ""`, `{"image_processor_type": "X"}`: `"X"`,
-		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": 9}`:                           "resample is 9",
-		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": null}`:                        "resample is missing",
-		`{"image_processor_type": "Gemma3ImageProcessor", "image_mean": [0, 0]}`:                     "image_mean has 2",
-		`{"image_processor_type": "Gemma3ImageProcessor", "image_std": [1, 0, 1]}`:                   "image_std",
-		`{"image_processor_type": "Gemma3ImageProcessor", "do_resize": false}`:                       "do_resize is false",
-		`{"image_processor_type": "Gemma3ImageProcessor"}`:                                           "size.height is 0",
-		`{"image_processor_type": "PixtralImageProcessor", "patch_size": {"height": 2, "width": 3}}`: "patch_size",
-		`{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 0}`:                          "patch_size is 0",
-		`{"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 70000}`:                 "patch_size is 70000",
+		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": 9}`:                                                         "resample is 9",
+		`{"image_processor_type": "Qwen2VLImageProcessor", "resample": null}`:                                                      "resample is missing",
+		`{"image_processor_type": "Gemma3ImageProcessor", "image_mean": [0, 0]}`:                                                   "image_mean has 2",
+		`{"image_processor_type": "Gemma3ImageProcessor", "image_std": [1, 0, 1]}`:                                                 "image_std",
+		`{"image_processor_type": "Gemma3ImageProcessor", "do_resize": false}`:                                                     "do_resize is false",
+		`{"image_processor_type": "Gemma3ImageProcessor"}`:                                                                         "size.height is 0",
+		`{"image_processor_type": "PixtralImageProcessor", "patch_size": {"height": 2, "width": 3}}`:                               "patch_size",
+		`{"image_processor_type": "Gemma3ImageProcessor", "pan_and_scan_max_num_crops": 20000}`:                                    "pan_and_scan_max_num_crops is 20000",
+		`{"image_processor_type": "SmolVLMImageProcessor", "size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 1}}`: "4194304 tiles",
+		`{"image_processor_type": "Gemma4ImageProcessor", "patch_size": 0}`:                                                        "patch_size is 0",
+		`{"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 70000}`:                                               "patch_size is 70000",
 	} {
 		p, err := Read([]byte(config), "")
 		if err == nil {

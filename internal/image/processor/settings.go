@@ -106,6 +106,9 @@ func (s *side) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// mostTiles bounds the tiles of a picture.
+const mostTiles = 1 << 10
+
 // filters are Pillow's numbers of filters.
 var filters = map[int]image.Filter{1: image.Lanczos, 2: image.Bilinear, 3: image.Bicubic}
 
@@ -135,8 +138,10 @@ func readSettings(files ...[]byte) (*settings, error) {
 			return nil, fmt.Errorf("image_std is %v", s.Std)
 		}
 	}
-	if s.MaxTiles > 1<<10 {
-		return nil, fmt.Errorf("max_tiles is %d, want at most %d", s.MaxTiles, 1<<10)
+	for name, v := range map[string]int{"max_tiles": s.MaxTiles, "pan_and_scan_max_num_crops": s.MaxCrops} {
+		if v > mostTiles {
+			return nil, fmt.Errorf("%s is %d, want at most %d", name, v, mostTiles)
+		}
 	}
 	const most = 1 << 16 // no side is longer
 	for name, v := range map[string]int{"patch_size": int(s.Patch), "merge_size": s.Merge, "size.height": s.Size.Height,

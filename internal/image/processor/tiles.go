@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/karat-run/karat/internal/image"
@@ -29,6 +30,9 @@ func toTiles(s *settings, m *image.Image) (*Input, error) {
 		return s.whole(m, tile, tile)
 	}
 	w, h = tiled(m.Width, m.Height, tile)
+	if n := w / tile * (h / tile); n > mostTiles {
+		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %d tiles, the limit is %d", n, mostTiles)
+	}
 	if m, err = s.resize(m, w, h); err != nil {
 		return nil, err
 	}
