@@ -60,7 +60,7 @@ func (p *Plan) choice(batch []*work) (k, steps int) {
 			return 0, 0
 		}
 		steps = min(steps, w.choice.steps)
-		if w.seat.Rows > 1 || outputs == 0 || b.embedding(w.seat.At) != nil || b.Parts != nil {
+		if w.seat.Rows > 1 || outputs == 0 || b.embedding(w.seat.At) != nil || b.Parts != nil || w.choice.states {
 			steps = 1
 		}
 		if outputs > 0 {

@@ -199,6 +199,7 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 		}
 		e.recording.list.Read(bytesIn(out[2*rows*k*i:][:2*rows*k]), e.chooser.chosen(k), 0)
 	}
+	e.readValues(s)
 	if err := e.run(first, e.last.node, steps); err != nil {
 		return nil, err
 	}
@@ -211,8 +212,11 @@ func (e *plan) choose(ctx context.Context, s *backend.Step, k, steps int) ([]bac
 
 // mayChoose returns an error if choose cannot do s in a number of steps.
 func (e *plan) mayChoose(s *backend.Step, steps int) error {
-	if s.Values != nil || s.NoLogits {
-		return errors.New("values of nodes come with logits, not with chosen tokens")
+	switch {
+	case s.NoLogits:
+		return errors.New("a step without logits chooses no tokens")
+	case len(s.Values) > 0 && steps > 1:
+		return errors.New("values of nodes are of one step")
 	}
 	n := len(s.Tokens)
 	if e.last.extent == wanted {

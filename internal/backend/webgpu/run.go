@@ -78,14 +78,19 @@ func (e *plan) compute(ctx context.Context, s *backend.Step, tap backend.Tap) ([
 		}
 		first = l.node
 	}
-	for _, v := range s.Values {
-		from, _ := e.kept.Range(s, v)
-		e.recording.list.Read(bytesIn(v.Out), e.values[v.Node].out, 4*from)
-	}
+	e.readValues(s)
 	if s.NoLogits {
 		return nil, e.run(first, nodes[len(nodes)-1].node, 1)
 	}
 	return e.read(e.last, first)
+}
+
+// readValues reads the values of nodes that s asks for.
+func (e *plan) readValues(s *backend.Step) {
+	for _, v := range s.Values {
+		from, _ := e.kept.Range(s, v)
+		e.recording.list.Read(bytesIn(v.Out), e.values[v.Node].out, 4*from)
+	}
 }
 
 // show calls tap, and takes over its writes, if allowed.
