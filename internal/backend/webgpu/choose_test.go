@@ -238,6 +238,35 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestChooseValues: a step that chooses tokens has the values of nodes that a step with logits has.
+func TestChooseValues(t *testing.T) {
+	d := device(t)
+	g := backendtest.Decoder(t, 12, tensor.F32, 0, 7)
+	n := g.Result().In[0]
+	keep := func(x *graph.Node) bool { return x == n }
+	tokens, of := []int32{3, 1, 4, 1, 5}, [2][]float32{}
+	for i := range of {
+		b := New(d, Options{})
+		b.all = true
+		r := startWith(t, b, g, backend.Options{Rows: 8, Keep: keep})
+		of[i] = make([]float32, n.Shape.Size())
+		s := r.step(tokens)
+		s.Values = []backend.Value{{Node: n, Row: 4, Out: of[i]}}
+		var err error
+		if i == 0 {
+			_, err = r.plan.Run(t.Context(), s, nil)
+		} else {
+			_, err = r.plan.(backend.Chooser).Choose(t.Context(), s, 1, 1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(of[0], of[1]) || !slices.ContainsFunc(of[0], func(v float32) bool { return v != 0 }) {
+		t.Errorf("with logits %v, with chosen tokens %v", of[0], of[1])
+	}
+}
+
 // TestReserve: what is reserved for several steps has room for the tables of each, of which
 // the last one's need not be the largest: a window may end a page before.
 func TestReserve(t *testing.T) {

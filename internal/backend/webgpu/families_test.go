@@ -246,7 +246,7 @@ func TestQuantizedFamilies(t *testing.T) {
 		for _, kind := range []string{"Q8_0", "Q4_K_M", "MXFP4_MOE"} {
 			file := filepath.Join(t.TempDir(), name+".gguf")
 			made, err := convert.Convert(t.Context(), golden.Model(t, name), file, convert.Options{Type: kind})
-			if err != nil && kind != "Q4_K_M" && strings.Contains(err.Error(), "are no multiple of") {
+			if err != nil && (kind != "Q4_K_M" || name == "gemma3n") && strings.Contains(err.Error(), "are no multiple of") {
 				continue // llama-quantize refuses them, too
 			}
 			if err != nil {

@@ -54,9 +54,10 @@ fn tanh_f(x: f32) -> f32 {
 	return select(t, -t, x < 0.0);
 }
 
-// exp_less is e^min(x, -1e-6) - 1 - x, and 0 for positive x.
+// exp_less is e^min(x, -1e-6) - 1 - x, and 0 for positive x, also where the GPU takes subnormal numbers for 0.
 fn exp_less(x: f32) -> f32 {
-	if (x > 0.0) {
+	let bits = bitcast<i32>(x);
+	if (bits > 0 && bits <= 0x7f800000) {
 		return 0.0;
 	}
 	if (x > -1e-6) {
