@@ -57,7 +57,7 @@ func (f *diagnoseFlags) run(x *call) error {
 	if err := f.write(x.out, d); err != nil {
 		return failure{statusNotCompare, err}
 	}
-	if !reports.Passed(d.Verdict) {
+	if !reports.Passed(d) {
 		return failure{status: statusOutside}
 	}
 	return nil

@@ -43,11 +43,23 @@ type Unplaced struct {
 	Why string
 }
 
-// Why a name has no place that nobody knows.
-const noModule, noValue = "the graph has no such module", "the graph has no such value"
+// Why a name has no place that nobody knows. Tools that write all they see write many of the first two beside; a layer
+// that the model lacks, and parts of an unknown part of a layer, are another model's names.
+const (
+	noModule = "the graph has no such module"
+	noValue  = "the graph has no such value"
+	noLayer  = "the graph has no such layer"
+	noPart   = "the graph's layers have no such part"
+)
 
 // IsUnknown reports whether the tap's name is no value's of the graph, nor of a value inside one.
-func (u *Unplaced) IsUnknown() bool { return u.Why == noModule || u.Why == noValue }
+func (u *Unplaced) IsUnknown() bool { return u.Why == noModule || u.Why == noValue || u.IsForeign() }
+
+// IsBeside reports whether tools write the value beside the graph's, so that nobody meant it to have a place.
+func (u *Unplaced) IsBeside() bool { return u.Node == nil && u.Why != noModule && !u.IsForeign() }
+
+// IsForeign reports whether the tap's name is of a layer, or of parts of layers, that no such model has.
+func (u *Unplaced) IsForeign() bool { return u.Why == noLayer || u.Why == noPart }
 
 // Placement holds the places of a prompt's taps, logits and hidden states in a graph.
 type Placement struct {
@@ -186,18 +198,26 @@ type placer struct {
 	root     string                 // see rootOf
 	tops     map[string]bool        // the first parts of byModule's names
 	taps     map[*graph.Node]string // names of values that are a module's input alone
+	list     string                 // before a layer's number in byModule's names, with a dot
+	parts    map[string]bool        // the first parts of names within a layer
+	last     int                    // layer
 	out      Placement
 }
 
 func newPlacer(g *graph.Graph, p *Prompt) *placer {
 	l := &placer{g: g, p: p, byName: map[string]*graph.Node{}, byModule: map[string]*graph.Node{},
-		taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}, model: reference.Of(g)}
+		taps: map[*graph.Node]string{}, root: rootOf(g), tops: map[string]bool{}, parts: map[string]bool{},
+		model: reference.Of(g)}
 	for _, n := range g.Nodes {
-		l.byName[n.Name] = n
+		l.byName[n.Name], l.last = n, max(l.last, n.Layer)
 		if n.HF != "" {
 			m := strings.TrimPrefix(strings.TrimSuffix(module(n.HF), ".out"), l.root)
 			first, _, _ := strings.Cut(m, ".")
 			l.byModule[m], l.tops[first] = n, true
+			if list, part, ok := strings.Cut(m, fmt.Sprintf(".%d.", n.Layer)); ok {
+				first, _, _ = strings.Cut(part, ".")
+				l.list, l.parts[first] = list+".", true
+			}
 		}
 		if name := projection(n); name != "" {
 			l.taps[source(input(n))] = name + ".in"
@@ -282,6 +302,9 @@ func (l *placer) karat(name string) spot {
 		}
 		if n != nil {
 			return spot{node: n}
+		}
+		if l.isBeyond(layer) {
+			return spot{why: noLayer}
 		}
 	} else if n := l.byName[at]; n != nil {
 		return spot{node: n}

@@ -3,6 +3,8 @@ package lab
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -67,7 +69,8 @@ var unsettled = []string{"act_fn", "rotary_emb", "pos_emb", "router"}
 
 // hf finds PyTorch's MODULE.out and MODULE.in. A module's name alone means its output.
 func (l *placer) hf(name string) spot {
-	m, reads := strings.CutSuffix(l.bareName(moduleIndex.ReplaceAllString(name, ".$1")), ".in")
+	name = moduleIndex.ReplaceAllString(name, ".$1")
+	m, reads := strings.CutSuffix(l.bareName(name), ".in")
 	if input, ok := strings.CutSuffix(m, ".input"); ok { // nnsight's words
 		m, reads = input, true
 	}
@@ -80,7 +83,11 @@ func (l *placer) hf(name string) spot {
 		}
 	}
 	if reads {
-		return l.moduleInput(m)
+		s := l.moduleInput(m)
+		if s.why == noModule {
+			s.why = l.whyNoModule(name)
+		}
+		return s
 	}
 	n := l.byModule[m]
 	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "feed_forward": "feed_forward.experts",
@@ -97,9 +104,34 @@ func (l *placer) hf(name string) spot {
 		}
 	}
 	if n == nil {
-		return spot{why: noModule}
+		return spot{why: l.whyNoModule(name)}
 	}
 	return spot{node: n}
+}
+
+// isBeyond reports whether the model has no such layer. The one behind the last may be its head for drafts.
+func (l *placer) isBeyond(layer int) bool { return layer > l.last+1 }
+
+// whyNoModule says why a name of a module, or the graph's name of a value, has no place.
+func (l *placer) whyNoModule(name string) string {
+	m := strings.TrimPrefix(module(name), l.root)
+	for _, list := range []string{l.list, "blk."} {
+		rest, ok := strings.CutPrefix(m, list)
+		number, rest, _ := strings.Cut(rest, ".")
+		layer, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			continue
+		}
+		part, rest, _ := strings.Cut(rest, ".")
+		whole := slices.Contains([]string{"", "in", "out", "input", "output"}, rest)
+		switch {
+		case l.isBeyond(layer):
+			return noLayer
+		case list == l.list && l.byName[fmt.Sprintf("blk.%d.out", layer)] != nil && !whole && !l.parts[part]:
+			return noPart
+		}
+	}
+	return noModule
 }
 
 // standIn returns the module that table has in place of m, a module of a layer.

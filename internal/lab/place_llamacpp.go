@@ -92,7 +92,9 @@ func (l *placer) llamaCpp(name string) spot {
 		s.node, s.headsFirst = l.node(layer, llamaCppLayer[base]), base == "kqv"
 	}
 	if s.node == nil {
-		s.why = llamaCppWhy(base)
+		if s.why = llamaCppWhy(base); l.isBeyond(layer) {
+			s.why = noLayer
+		}
 	}
 	return s
 }

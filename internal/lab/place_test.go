@@ -305,7 +305,7 @@ func TestPlaceForms(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"layers.9.out":                     "the graph has no such module (6 rows of 256)",
+		"layers.9.out":                     "the graph has no such layer (6 rows of 256)",
 		"model.layers.1.mlp.up_proj.out":   "rows of 64 values, but blk.1.ffn_up has 512 (6 rows of 64)",
 		"model.layers.1.mlp.gate_proj.out": "12 rows, but the prompt has 6 positions (12 rows of 512)",
 	}

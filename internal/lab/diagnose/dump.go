@@ -29,6 +29,8 @@ type dump struct {
 	misfit   []lab.Unplaced         // taps with a place of another width
 	unplaced []string               // taps without a place, and why
 	strange  int                    // how many of them have names that are no value's
+	foreign  map[string]bool        // of such taps, names of no such model that are near no other name
+	amiss    int                    // taps without a place that nobody writes beside
 	misspelt map[string]string      // of such taps, the names that they may be meant to have
 	findings []Finding              // faults of the dump itself, not of the engine
 	inferred notes

@@ -2,6 +2,7 @@ package diagnose_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -123,6 +124,35 @@ func TestMisspelt(t *testing.T) {
 	dump.Prompts[0].Taps = map[string]*tensor.Tensor{"model.layer.1.out": taps["model.layer.1.out"]}
 	if _, err := Run(t.Context(), Options{Graph: m.graph, Dump: dump}); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "did you mean model.layers.1.out?") {
 		t.Error(err)
+	}
+}
+
+// TestForeign: taps of a layer that the model lacks, and of parts that no layer has, are an error at the top. A head's
+// layer, values that tools write beside, and parts of pictures' towers are none.
+func TestForeign(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	head := 0
+	for _, n := range m.graph.Nodes {
+		head = max(head, n.Layer+1)
+	}
+	dump, _ := m.record(t, "", "", m.texts(t, mixed))
+	taps := dump.Prompts[0].Taps
+	for _, c := range []struct {
+		name, want string
+	}{
+		{"model.layers.33.mlp.out", "no such layer"}, {"ffn_out-33", ""}, {"blk.33.ffn_down", "no such layer"},
+		{"layers[33].output", "no such layer"}, {"model.layers.1.attn_self.q_proj.out", "no such part"},
+		{"model.layers.1.attn_self.wq.in", "no such part"}, {fmt.Sprintf("model.layers.%d.mlp.down_proj.out", head), ""},
+		{"model.layers.0.self_attn.attn.out", ""}, {"model.layers.0.resid_dropout.out", ""}, {"model.rotary_emb.out", ""},
+		{"model.visual.blocks.33.attn.qkv.out", ""}, {"model.vision_tower.encoder.layers.33.mlp.fc1.out", ""},
+	} {
+		taps[c.name] = taps["model.layers.1.out"]
+		d := m.diagnose(t, dump, nil)
+		delete(taps, c.name)
+		if !good(d.Verdict) || len(d.Errors) > 0 != (c.want != "") || c.want != "" && (!strings.Contains(d.Errors[0], c.name+": ") ||
+			!strings.Contains(d.Errors[0], c.want) || d.Next[0].Do != DoRename || !slices.Equal(d.Next[0].Taps, []string{c.name})) {
+			t.Errorf("%s: %s: %q, %+v", c.name, say(d), d.Errors, d.Next)
+		}
 	}
 }
 

@@ -40,6 +40,8 @@ func place(ctx context.Context, o Options) (*dump, error) {
 // placePrompts finds the nodes the record's taps belong to.
 func (d *dump) placePrompts() error {
 	record, unplaced, unknown := d.options.Dump, map[string]bool{}, map[string]bool{}
+	amiss := map[string]bool{}
+	d.foreign = map[string]bool{}
 	for _, p := range record.Prompts {
 		given := len(p.IDs) == 0
 		if p = d.withIDs(p); p == nil {
@@ -74,6 +76,12 @@ func (d *dump) placePrompts() error {
 			if u.IsUnknown() {
 				unknown[u.Name] = true
 			}
+			if u.IsForeign() {
+				d.foreign[u.Name] = true
+			}
+			if !u.IsBeside() {
+				amiss[u.Name+": "+u.Why] = true
+			}
 			isSame := func(x lab.Unplaced) bool { return x.Node == u.Node }
 			if u.Node != nil && u.Width != u.Node.Shape.Size() && !slices.ContainsFunc(d.misfit, isSame) {
 				d.misfit = append(d.misfit, u)
@@ -87,7 +95,7 @@ func (d *dump) placePrompts() error {
 		}
 	}
 	d.unplaced = slices.Sorted(maps.Keys(unplaced))
-	d.strange = len(unknown)
+	d.strange, d.amiss = len(unknown), len(amiss)
 	d.findMisspelt(slices.Sorted(maps.Keys(unknown)))
 	return nil
 }
@@ -106,14 +114,20 @@ func (d *dump) findMisspelt(unknown []string) {
 	for _, name := range unknown[:min(len(unknown), maxMisspelt)] {
 		if n, near := d.names.Near(d.graph, name); n != nil && !d.isTapped(n) {
 			d.misspelt[name] = near
+			delete(d.foreign, name)
 		}
 	}
 }
 
-// whyUnplaced says why the taps have no place, by an example: a misspelt tap if there is one.
+// whyUnplaced says why the taps have no place, by an example: a misspelt tap if there is one, else a foreign one.
 func (d *dump) whyUnplaced() string {
 	for _, name := range slices.Sorted(maps.Keys(d.misspelt)) {
 		return fmt.Sprintf("as %s: did you mean %s?", name, d.misspelt[name])
+	}
+	for _, u := range d.unplaced {
+		if name, _, _ := strings.Cut(u, ": "); d.foreign[name] {
+			return "as " + u
+		}
 	}
 	return "as " + d.unplaced[0]
 }

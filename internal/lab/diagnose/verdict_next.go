@@ -12,10 +12,10 @@ import (
 // errors says which taps were not looked at by mistake.
 func (r *conclusion) errors() {
 	d := r.m.dump
-	if n := len(d.misspelt); n > 0 {
+	if n := len(d.misspelt) + len(d.foreign); n > 0 {
 		r.out.Errors = append(r.out.Errors, fmt.Sprintf("%d of the dump's taps were not looked at, since their names "+
 			"have no place in MODEL, %s", n, d.whyUnplaced()))
-	} else if n := len(d.unplaced); n > len(d.taps) {
+	} else if n := d.amiss; n > len(d.taps) {
 		r.out.Errors = append(r.out.Errors, fmt.Sprintf("most of the dump's taps were not looked at: %d have no "+
 			"place in MODEL, %s", n, d.whyUnplaced()))
 	} else if i := slices.IndexFunc(d.misfit, d.isLost); i >= 0 {
@@ -33,9 +33,12 @@ func (d *dump) isLost(u lab.Unplaced) bool {
 func (r *conclusion) next() {
 	d := &r.out
 	add := func(s Step) { d.Next = append(d.Next, s) }
-	if len(d.Coverage.Misspelt) > 0 {
-		add(Step{Do: DoRename, Why: "taps have names without a place, so their values were not looked at",
-			Taps: slices.Sorted(maps.Keys(d.Coverage.Misspelt)), Rename: d.Coverage.Misspelt})
+	taps := slices.AppendSeq(slices.Collect(maps.Keys(d.Coverage.Misspelt)), maps.Keys(r.m.dump.foreign))
+	if slices.Sort(taps); len(taps) > 0 {
+		add(Step{Do: DoRename, Why: "taps have names without a place, so their values were not looked at", Taps: taps,
+			Rename: d.Coverage.Misspelt})
+	} else if len(d.Errors) > 0 {
+		add(Step{Do: DoMendProbe, Why: d.Errors[0]})
 	}
 	passed := slices.Index(order, d.Verdict) >= slices.Index(order, Sensitivity)
 	for i, f := range d.Findings {

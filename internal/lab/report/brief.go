@@ -39,7 +39,7 @@ type BriefFinding struct {
 
 // NewBrief returns the brief form of a diagnosis.
 func NewBrief(d *diagnose.Diagnosis) *Brief {
-	b := &Brief{Verdict: d.Verdict, Passed: Passed(d.Verdict), Headline: headline(d), Errors: d.Errors,
+	b := &Brief{Verdict: d.Verdict, Passed: Passed(d), Headline: headline(d), Errors: d.Errors,
 		Findings: []BriefFinding{}, AddTaps: []string{}, Next: d.Next, Closure: d.Closure,
 		Rounding: d.Floors.Activations, Blind: d.Coverage.Blind, Misspelt: d.Coverage.Misspelt}
 	for _, f := range d.Findings {

@@ -112,7 +112,7 @@ func writePage(w io.Writer, title, text string, data any) error {
 }
 
 func newPage(d *diagnose.Diagnosis) *page {
-	p := &page{Verdict: name(string(d.Verdict)), Headline: headline(d), Passed: Passed(d.Verdict),
+	p := &page{Verdict: name(string(d.Verdict)), Headline: headline(d), Passed: Passed(d),
 		Model: base(d.Model), Dump: base(d.Dump), Hashes: hashes(d), Facts: summary(d), Story: story(d),
 		MoreFindings: max(0, len(d.Findings)-maxFindings), MoreCurves: max(0, len(d.Curves)-maxEntries),
 		Closure: closure(d), Floor: d.Closure.Floor, MoreLogits: max(0, len(d.Logits)-maxLogits),

@@ -85,10 +85,14 @@ func JUnit(w io.Writer, d *diagnose.Diagnosis) error {
 // verdictCase fails, with the whole text, if the verdict is one to act on.
 func verdictCase(d *diagnose.Diagnosis) testCase {
 	c := testCase{Name: "verdict", Class: "karat.lab.verdict"}
-	if !Passed(d.Verdict) {
+	if !Passed(d) {
 		var b strings.Builder
 		Text(&b, d, Terminal{}) // to a strings.Builder, which takes everything
-		c.Failure = &failure{Message: name(string(d.Verdict)) + ": " + headline(d), Type: name(string(d.Verdict)),
+		message := headline(d)
+		if isRight(d.Verdict) {
+			message = d.Errors[0]
+		}
+		c.Failure = &failure{Message: name(string(d.Verdict)) + ": " + message, Type: name(string(d.Verdict)),
 			Text: b.String()}
 	}
 	return c
@@ -116,7 +120,7 @@ func equationCases(d *diagnose.Diagnosis) (cases []testCase) {
 			where, in = fmt.Sprintf("layer %d", g.layer), []int{g.layer}
 		}
 		c := testCase{Name: name(g.op) + ", " + where, Class: "karat.lab.equations"}
-		if !Passed(d.Verdict) {
+		if !Passed(d) {
 			c.Failure = broken(d, g.op, in, curves[g])
 		}
 		cases = append(cases, c)

@@ -181,7 +181,7 @@ func TestJUnit(t *testing.T) {
 		if s.Tests != len(s.Cases) || s.Failures != failures || s.Cases[0].Name != "verdict" {
 			t.Errorf("%s: %d tests, %d failures of %d, %d", name, s.Tests, s.Failures, len(s.Cases), failures)
 		}
-		if bad := s.Cases[0].Failure != nil; bad == Passed(d.Verdict) {
+		if bad := s.Cases[0].Failure != nil; bad == Passed(d) {
 			t.Errorf("%s: the verdict %s fails: %v", name, d.Verdict, bad)
 		}
 	}
@@ -348,7 +348,7 @@ func TestStatsHTML(t *testing.T) {
 	}
 }
 
-// TestSARIF: what is against the engine has a result of level error, and values that nobody looked at a warning.
+// TestSARIF: what is against the engine has a result of level error, and values that nobody looked at an error likewise.
 func TestSARIF(t *testing.T) {
 	rounds := diagnose.Finding{Cause: "numeric_activations"}
 	wrong := diagnose.Finding{Cause: "attention_scale"}
@@ -357,7 +357,7 @@ func TestSARIF(t *testing.T) {
 		want string
 	}{
 		{diagnose.Diagnosis{Verdict: diagnose.Clean}, ""},
-		{diagnose.Diagnosis{Verdict: diagnose.Clean, Errors: []string{"a tap"}}, "dump warning"},
+		{diagnose.Diagnosis{Verdict: diagnose.Clean, Errors: []string{"a tap"}}, "dump error"},
 		{diagnose.Diagnosis{Verdict: diagnose.Unexplained}, "unexplained error"},
 		{diagnose.Diagnosis{Verdict: diagnose.Reference, Findings: []diagnose.Finding{rounds}}, "numeric_activations note, reference error"},
 		{diagnose.Diagnosis{Verdict: diagnose.Structural, Findings: []diagnose.Finding{wrong}}, "attention_scale error"},

@@ -89,12 +89,12 @@ func SARIF(w io.Writer, d *diagnose.Diagnosis) error {
 			Locations: []sarifLocation{}, Properties: map[string]any{}})
 	}
 	isError := func(r sarifResult) bool { return r.Level == "error" }
-	if !Passed(d.Verdict) && !slices.ContainsFunc(run.Results, isError) {
+	if !isRight(d.Verdict) && !slices.ContainsFunc(run.Results, isError) {
 		alone(name(string(d.Verdict)), "error", meaning(d.Verdict), "Look at the whole diagnosis: karat lab diagnose.",
 			headline(d))
 	}
 	if len(d.Errors) > 0 {
-		alone("dump", "warning", "Values of the dump were not looked at.", "Give the taps names that have a place.",
+		alone("dump", "error", "Values of the dump were not looked at.", "Give the taps names that have a place.",
 			strings.Join(sentences(d.Errors), " "))
 	}
 	e := json.NewEncoder(w)

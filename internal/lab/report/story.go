@@ -11,8 +11,11 @@ import (
 	"github.com/karat-run/karat/internal/lab/mistake"
 )
 
-// Passed reports whether a verdict leaves nothing to mend in the engine or its dump.
-func Passed(v diagnose.Verdict) bool {
+// Passed reports whether a diagnosis leaves nothing to mend in the engine or its dump.
+func Passed(d *diagnose.Diagnosis) bool { return len(d.Errors) == 0 && isRight(d.Verdict) }
+
+// isRight reports whether a verdict leaves nothing to mend, as far as the dump's values were looked at.
+func isRight(v diagnose.Verdict) bool {
 	return v == diagnose.Clean || v == diagnose.Numeric || v == diagnose.Sensitivity
 }
 
@@ -55,7 +58,7 @@ func headline(d *diagnose.Diagnosis) string {
 		return verdict(d)
 	}
 	findings := d.Findings
-	if !Passed(d.Verdict) { // how the engine rounds is no cause of the fault
+	if !isRight(d.Verdict) { // how the engine rounds is no cause of the fault
 		if wrong := slices.DeleteFunc(slices.Clone(findings), rounding); len(wrong) > 0 {
 			findings = wrong
 		} else {

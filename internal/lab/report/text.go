@@ -21,7 +21,7 @@ type Terminal struct {
 func Text(w io.Writer, d *diagnose.Diagnosis, t Terminal) error {
 	p := printer{Terminal: t}
 	style := red
-	if Passed(d.Verdict) {
+	if Passed(d) {
 		style = green
 	}
 	p.para("", "", p.styled(bold+style, name(string(d.Verdict)))+": "+headline(d))
