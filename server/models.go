@@ -1,11 +1,14 @@
 package server
 
 import (
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/karat-run/karat"
 )
 
 // modelObject is a model in a list of OpenAI's API. Facts of loaded models are left out for the others.
@@ -65,6 +68,19 @@ func showModel(x *exchange) any {
 		}
 	}
 	return noModel(id)
+}
+
+// showProps answers llama-server's GET /props, of the query's model or the first one.
+func showProps(x *exchange) any {
+	query := map[string]string{}
+	if name := x.r.URL.Query().Get("model"); name != "" {
+		query["model"] = name
+	}
+	body, _ := json.Marshal(query) // a string has JSON
+	m := x.readOptionalModel(parse(body, &x.hints))
+	return map[string]any{"default_generation_settings": map[string]int{"n_ctx": m.room}, "total_slots": x.s.o.Requests,
+		"model_alias": m.name, "chat_template": m.info.Template, "build_info": "karat " + karat.Version(),
+		"modalities": map[string]bool{"vision": m.model.Sees(), "audio": false}}
 }
 
 // anthropicModel is a model in a list of Anthropic's API.

@@ -127,6 +127,17 @@ func TestPictures(t *testing.T) {
 	if _, text, _ := c.do("GET", "/v1/models", ""); at(parseObject(t, text), "data", 0, "modalities", "vision") != true {
 		t.Error(text)
 	}
+	for _, path := range []string{"/props", "/props?model=demo"} {
+		_, text, _ := c.do("GET", path, "")
+		o := parseObject(t, text)
+		if room := at(o, "default_generation_settings", "n_ctx"); at(o, "modalities", "vision") != true || at(o, "modalities", "audio") != false ||
+			room.(float64) < 1 || at(o, "total_slots").(float64) < 1 || at(o, "chat_template") != m.Info().Template {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+	if status, _, _ := c.do("GET", "/props?model=none", ""); status != 404 {
+		t.Errorf("no such model: status %d", status)
+	}
 	c.header = map[string]string{"Anthropic-Version": "2023-06-01"}
 	if _, text, _ := c.do("GET", "/v1/models/demo", ""); at(parseObject(t, text), "modalities", "vision") != true {
 		t.Error(text)

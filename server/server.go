@@ -182,6 +182,7 @@ func (s *Server) routes() {
 	get("/openapi.json", openAI{}, showOpenAPI)
 	get("/v1/models", openAI{}, listModels)
 	get("/v1/models/{id...}", openAI{}, showModel)
+	s.handle("GET /props", route{voice: openAI{}, handle: showProps})
 	post("/v1/chat/completions", openAI{}, completeChat)
 	post("/v1/chat/completions/input_tokens", openAI{}, countChat)
 	post("/v1/completions", openAI{}, completeText)

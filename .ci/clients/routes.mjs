@@ -24,6 +24,9 @@ async function operate() {
 }
 
 async function tokens() {
+  const props = JSON.parse(await get(`/props?model=${model}`));
+  assert.deepEqual(props.modalities, { vision: false, audio: false });
+  assert(props.total_slots > 0 && props.default_generation_settings.n_ctx > 0 && props.chat_template);
   const { tokens: ids } = await post('/tokenize', { model, content: 'The sky' });
   assert.equal((await post('/tokenize', { model, content: 'The sky', with_pieces: true })).tokens.map((t) => t.piece).join(''), 'The sky');
   assert.equal((await post('/detokenize', { model, tokens: ids })).content, 'The sky');
