@@ -300,8 +300,7 @@ func (m *Model) Verify(ctx context.Context, r *Receipt, o VerifyOptions) (*Verdi
 	if err := m.makesTokens(); err != nil {
 		return nil, err
 	}
-	v := &Verdict{Findings: []ReceiptFinding{}}
-	v.signature(r.r, o.Key)
+	v := r.VerifySignature(o.Key)
 	if len(v.Findings) > 0 {
 		return v, nil
 	}
@@ -327,19 +326,21 @@ func (m *Model) Verify(ctx context.Context, r *Receipt, o VerifyOptions) (*Verdi
 	return computed, <-failed
 }
 
-// signature compares a signature, and its key with the one wanted.
-func (v *Verdict) signature(r *receipt.Receipt, key ed25519.PublicKey) {
-	switch err := r.CheckSignature(); {
+// VerifySignature compares the receipt's signature, and its key with the one wanted, nil for any. It needs no model.
+func (r *Receipt) VerifySignature(key ed25519.PublicKey) *Verdict {
+	v := &Verdict{Findings: []ReceiptFinding{}}
+	switch err := r.r.CheckSignature(); {
 	case err == receipt.ErrUnsigned && key == nil:
 	case err == receipt.ErrUnsigned:
 		v.find("unsigned", -1, "%v, and one by a given key is wanted", err)
 	case err != nil:
 		v.find("tampered", -1, "%v", err)
-	case key != nil && !bytes.Equal(r.Key, key):
-		v.find("signer", -1, "another key signed the receipt: %x", r.Key)
+	case key != nil && !bytes.Equal(r.r.Key, key):
+		v.find("signer", -1, "another key signed the receipt: %x", r.r.Key)
 	default:
 		v.Signed = true
 	}
+	return v
 }
 
 // parts compares the parts of a model with the receipt's, and reports whether logits can be compared.

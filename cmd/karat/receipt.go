@@ -34,8 +34,11 @@ func (f *receiptFlags) check() error {
 	if f.key != "" && f.out == "" {
 		return usagef("--receipt-key needs --receipt")
 	}
-	if f.out == "" {
+	switch f.out {
+	case "":
 		return nil
+	case "-":
+		return usagef("--receipt -: standard output has the answer, so name a file")
 	}
 	return atomicfile.Check(f.out)
 }
@@ -149,6 +152,9 @@ func (f *verifyFlags) run(x *call) error {
 	if f.key != "" {
 		o.Key = must(publicKey(f.key))
 	}
+	if f.at == "" && x.changed("at") {
+		return usagef("--at: it is empty, want numbers of tokens from 0, and ranges, as 0,10-19")
+	}
 	o.Positions = must(positions(f.at))
 	if f.template != "" {
 		b, err := os.ReadFile(f.template)
@@ -160,8 +166,15 @@ func (f *verifyFlags) run(x *call) error {
 	path := x.args[0]
 	r := must(readReceipt(path))
 	must(x.find())
+	if v := r.VerifySignature(o.Key); !v.Verified() { // before all weights are read
+		return f.say(x, path, r, v)
+	}
 	m := must(x.load(f.options(r)))
 	defer m.Close()
+	prompt, answer := r.Tokens()
+	if most := m.Info().MaxContext; most > 0 && prompt+answer > most {
+		return fmt.Errorf("%s: %d tokens, and the model is made for %d", path, prompt+answer, most)
+	}
 	p := newProgress(x.log, path)
 	o.Progress = func(done, total int) { p.pieces("verifying", done, total) }
 	v, err := m.Verify(x.ctx, r, o)
@@ -169,6 +182,11 @@ func (f *verifyFlags) run(x *call) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	return f.say(x, path, r, v)
+}
+
+// say writes a verdict, and returns the command's error.
+func (f *verifyFlags) say(x *call, path string, r *karat.Receipt, v *karat.Verdict) (err error) {
 	if f.json {
 		err = x.json(v)
 	} else {
