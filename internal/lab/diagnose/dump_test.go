@@ -175,6 +175,40 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
+// TestNothingWritten: taps or logits that were never written are the instrument's fault, and the engine is not accused.
+func TestNothingWritten(t *testing.T) {
+	m := tiny(t, "tiny-qwen3")
+	for what, c := range map[string]struct {
+		logits bool
+		value  uint32
+	}{"zeros": {false, 0}, "NaN": {false, 0x7fc00000}, "logits": {true, 0}} {
+		dump, _ := m.record(t, "", "", m.texts(t, mixed))
+		p := dump.Prompts[0]
+		p.Hidden = nil
+		fill := func(x *tensor.Tensor) *tensor.Tensor {
+			y := *x
+			y.DType, y.Data = tensor.F32, make([]byte, 4*x.Shape.Size())
+			for i := 0; i < len(y.Data); i += 4 {
+				binary.LittleEndian.PutUint32(y.Data[i:], c.value)
+			}
+			return &y
+		}
+		if c.logits {
+			p.Logits = fill(p.Logits)
+			delete(p.Taps, "lm_head.out")
+		} else {
+			for name, x := range p.Taps {
+				p.Taps[name] = fill(x)
+			}
+			delete(p.Taps, "lm_head.out")
+		}
+		d := m.diagnose(t, dump, nil)
+		if d.Verdict != Instrument || len(d.Findings) != 1 || d.Next[0].Do != DoMendProbe {
+			t.Errorf("%s: %s, %+v", what, say(d), d.Next)
+		}
+	}
+}
+
 // TestPadded gives all taps a row more than the prompt has positions: it says that they were not seen.
 func TestPadded(t *testing.T) {
 	m := tiny(t, "tiny-qwen3")

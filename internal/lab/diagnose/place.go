@@ -25,6 +25,7 @@ func place(ctx context.Context, o Options) (*dump, error) {
 	if err := d.placePrompts(); err != nil {
 		return nil, err
 	}
+	d.dropUnwritten()
 	d.chooseTapped()
 	if err := d.check(); err != nil {
 		return nil, err
@@ -167,6 +168,53 @@ func (d *dump) check() error {
 		return d.unusable("all values are 0: the probe reads buffers that were never written, or copies none")
 	}
 	return nil
+}
+
+// dropUnwritten leaves out all taps if none holds a number other than 0 and logits do, or all logits if these hold zeros
+// alone: nobody computes on with such values, so the probe is broken.
+func (d *dump) dropUnwritten() {
+	result := d.graph.Result()
+	var written, empty [2]bool // logits, taps
+	var first [2]*graph.Node
+	for _, p := range d.prompts {
+		for _, n := range d.graph.Nodes {
+			if p.known[n] == nil {
+				continue
+			}
+			i := 1
+			if n == result {
+				i = 0
+			}
+			if first[i] == nil {
+				first[i] = n
+			}
+			for _, row := range p.rows(n) {
+				written[i] = written[i] || slices.ContainsFunc(p.read(n, []int{row}), func(v float64) bool {
+					return v != 0 && (i == 0 || v-v == 0)
+				})
+			}
+		}
+	}
+	for i, n := range first {
+		empty[i] = n != nil && !written[i] && written[1-i]
+	}
+	if empty[0] == empty[1] {
+		return
+	}
+	f := Finding{Cause: "unknown", From: []string{}, Detail: detail{}, Fix: mendProbe,
+		Evidence: "other values of the dump are numbers, which do not come of these"}
+	for i, what := range []string{"all logits are 0", "all taps are 0, NaN or infinite"} {
+		if !empty[i] {
+			continue
+		}
+		f.Op, f.Layers, f.Tap, f.Nodes = opName(first[i]), layersOf(first[i]), d.taps[first[i]], []string{first[i].Name}
+		f.Computed = innocent + what + ", as of buffers that were never written"
+	}
+	d.findings = append(d.findings, f)
+	d.forget(slices.DeleteFunc(slices.Clone(d.graph.Nodes), func(n *graph.Node) bool { return empty[0] != (n == result) }))
+	for _, p := range d.prompts {
+		p.tapped, p.outline = p.tapped && empty[0], p.outline && empty[0]
+	}
 }
 
 // chooseTapped lets hidden states, or else the logits of the shortest prompts, stand for taps where there are none.

@@ -173,6 +173,10 @@ func (d *dump) forget(nodes []*graph.Node) {
 	}
 }
 
+// mendProbe is the fix of taps that are wrong in a way without a name.
+const mendProbe = "Look at the probe: which buffer it copies, how many values of which type, and whether the " +
+	"engine has written them by then."
+
 // brokenProbe returns the finding of a tap that shows another value.
 func brokenProbe(m *measurement, eq, c *equation) Finding {
 	w := worst(eq.errors)
@@ -184,8 +188,7 @@ func brokenProbe(m *measurement, eq, c *equation) Finding {
 		f.Cause, f.Detail, f.Computed = p.cause, p.detail, p.computed
 	}
 	if f.Cause == "unknown" {
-		f.Fix = "Look at the probe: which buffer it copies, how many values of which type, and whether the " +
-			"engine has written them by then."
+		f.Fix = mendProbe
 	}
 	f.Evidence = fmt.Sprintf("the tap lies %s from what it follows from (floor %s)", lab.Digits(w.residual),
 		lab.Digits(w.floor))
