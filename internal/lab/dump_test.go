@@ -183,3 +183,39 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestMisspeltFields: a field that looks like a known one is an error with the known one's name, as is a prompt of the
+// JSON file without any value. Other fields are notes.
+func TestMisspeltFields(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"promtps": []}`:                         `did you mean "prompts"?`,
+		`{"prompts": [{"index": 0, "decod": 2}]}`: `prompts: entry 0: there is no field "decod": did you mean "decode"?`,
+		`[]`:                           "the list is empty",
+		`{"prompts": [{"index": 77}]}`: "prompt 77 has neither ids nor arrays",
+		`{"Prompts": [{"index": 0, "ids": [1], "notes": ""}]}`:                                           "",
+		`{"engine": "mine", "numerics": {"activations": "bf16"}, "prompts": [{"index": 0, "ids": [1]}]}`: "",
+	} {
+		r := &Record{}
+		err := r.addInfo([]byte(text))
+		if err == nil {
+			err = r.fill(nil)
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestReadPicture says what a picture is.
+func TestReadPicture(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.png")
+	if err := os.WriteFile(path, []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenImport(path, ""); err == nil || !strings.Contains(err.Error(), "it is a picture, not safetensors") {
+		t.Error(err)
+	}
+	if _, err := parseInputs([]byte(" ")); err == nil || !strings.Contains(err.Error(), "the file is empty") {
+		t.Error(err)
+	}
+}

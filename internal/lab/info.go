@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/mmap"
+	"github.com/karat-run/karat/internal/spelling"
 )
 
 // maxJSON is the size of the largest JSON file that is read.
@@ -81,11 +84,17 @@ func plain(err error) error { return jsonerr.Plain(err, "Prompt.") }
 // addInfo fills the record's prompts from its JSON file.
 func (r *Record) addInfo(b []byte) error {
 	if b = bytes.TrimSpace(b); bytes.HasPrefix(b, []byte("[")) {
-		return r.addPrompts(b)
+		if err := r.addPrompts(b); err != nil || len(r.Prompts) > 0 {
+			return err
+		}
+		return errors.New("prompts: the list is empty")
 	}
 	var info recordInfo
 	if err := json.Unmarshal(b, &info); err != nil {
 		return plain(err)
+	}
+	if err := misspelt(b, recordFields); err != nil {
+		return err
 	}
 	if info.Numerics != nil && string(info.Numerics) != "null" {
 		var numerics bytes.Buffer
@@ -118,12 +127,19 @@ func (r *Record) addInfo(b []byte) error {
 // an index has that of its place.
 func (r *Record) addPrompts(list []byte) error {
 	err := eachOf(list, func(n int, d *json.Decoder) error {
+		var b json.RawMessage
+		if err := d.Decode(&b); err != nil {
+			return err
+		}
 		p := Prompt{Index: n}
 		entry := struct {
 			*Prompt
 			Chat, Messages Chat // other places for prompt.chat
 		}{Prompt: &p}
-		if err := d.Decode(&entry); err != nil {
+		if err := json.Unmarshal(b, &entry); err != nil {
+			return err
+		}
+		if err := misspelt(b, promptFields); err != nil {
 			return err
 		}
 		if p.Input.Chat == nil {
@@ -145,11 +161,39 @@ func (r *Record) addPrompts(list []byte) error {
 	return nil
 }
 
+// The fields of a record's JSON file, manifests included, and of a prompt there.
+var (
+	recordFields = append([]string{"prompts", "names", "numerics"}, promptFields...)
+	promptFields = []string{"index", "prompt", "text", "ids", "positions_kept", "next", "next_id", "next_probability",
+		"entropy", "decode", "position_parts", "rows", "greedy_ids", "greedy_text", "float32", "bfloat16", "chat",
+		"messages", "token_ids", "input_ids", "rendered_prompt", "logits", "hidden", "taps", "files", "tensors",
+		"arrays"}
+)
+
+// misspelt returns an error for a field of an object that looks like a known field. Fields of other names are the
+// author's notes.
+func misspelt(object []byte, known []string) error {
+	var fields jsonObject
+	if !bytes.ContainsRune(object, '"') || json.Unmarshal(object, &fields) != nil {
+		return nil // no fields
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		is := func(k string) bool { return strings.EqualFold(name, k) }
+		near := func(k string) bool { return spelling.Distance(name, k) <= (len(k)+1)/4 }
+		if i := slices.IndexFunc(known, near); i >= 0 && !slices.ContainsFunc(known, is) && len(name) <= maxNear {
+			return fmt.Errorf("there is no field %q: did you mean %q?", name, known[i])
+		}
+	}
+	return nil
+}
+
 // eachOf calls decode for each element of a JSON list of at most maxPrompts.
 // They are decoded one by one since short text makes large structs.
 func eachOf(list []byte, decode func(i int, d *json.Decoder) error) error {
 	d := json.NewDecoder(bytes.NewReader(list))
-	if t, err := d.Token(); err != nil {
+	if t, err := d.Token(); err == io.EOF {
+		return errors.New("the file is empty")
+	} else if err != nil {
 		return err
 	} else if t != json.Delim('[') {
 		return errors.New("not a list")

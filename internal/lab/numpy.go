@@ -23,14 +23,15 @@ import (
 
 // What files are that are taken for records.
 const (
-	kindNumpy  = "a NumPy array (.npy)"
-	kindZip    = "a zip archive (.npz, or what torch.save writes)"
-	kindGGUF   = "a GGUF file"
-	kindHDF5   = "an HDF5 file"
-	kindPickle = "a Python pickle"
-	kindGzip   = "a gzip archive"
-	kindJSON   = "a JSON file"
-	kindText   = "a text file"
+	kindNumpy   = "a NumPy array (.npy)"
+	kindZip     = "a zip archive (.npz, or what torch.save writes)"
+	kindGGUF    = "a GGUF file"
+	kindHDF5    = "an HDF5 file"
+	kindPickle  = "a Python pickle"
+	kindPicture = "a picture"
+	kindGzip    = "a gzip archive"
+	kindJSON    = "a JSON file"
+	kindText    = "a text file"
 )
 
 // kindOf says what the file at path is by its first bytes, "" if these say nothing.
@@ -46,7 +47,7 @@ func kindOf(path string) string {
 	for _, k := range []struct{ magic, kind string }{{"\x93NUMPY", kindNumpy}, {"PK\x03\x04", kindZip},
 		{"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5},
 		{"\x1f\x8b", kindGzip}, {"\x80\x02", kindPickle}, {"\x80\x03", kindPickle}, {"\x80\x04", kindPickle},
-		{"\x80\x05", kindPickle}} {
+		{"\x80\x05", kindPickle}, {"\x89PNG", kindPicture}, {"\xff\xd8\xff", kindPicture}} {
 		// which a safetensors header's length may begin with, too
 		if strings.HasPrefix(head, k.magic) && !strings.HasPrefix(head[min(8, n):], "{") {
 			return k.kind

@@ -86,6 +86,10 @@ func (r *Record) fill(tensors []tensor.Tensor) error {
 		return errors.New("no prompts")
 	}
 	for _, p := range r.Prompts {
+		if len(p.IDs) == 0 && p.Logits == nil && p.Hidden == nil && len(p.Taps) == 0 {
+			return fmt.Errorf("prompt %d has neither ids nor arrays: its index is the number before the arrays' names",
+				p.Index)
+		}
 		p.Decode = cmp.Or(p.Decode, min(r.decode, len(p.IDs)))
 		p.Rows = cmp.Or(p.Rows, r.rows)
 		if err := p.check(); err != nil {

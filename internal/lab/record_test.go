@@ -239,7 +239,7 @@ func TestReadWithoutJSON(t *testing.T) {
 }
 
 func TestReadBareList(t *testing.T) {
-	r, err := ReadRecord(write(t, ` [{"prompt": {"text": "a"}, "ids": [0]}, {"index": 1, "unknown": [1]}, {"index": 7}] `, named("1.logits", tensor.F32, 1, 5)))
+	r, err := ReadRecord(write(t, ` [{"prompt": {"text": "a"}, "ids": [0]}, {"index": 1, "unknown": [1]}, {"index": 7, "ids": [0]}] `, named("1.logits", tensor.F32, 1, 5)))
 	if err != nil {
 		t.Fatal(err)
 	}
