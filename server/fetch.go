@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,8 +35,11 @@ func newFetcher(hosts []string) (*fetcher, error) {
 	for _, h := range hosts {
 		name := strings.TrimPrefix(h, "*.")
 		u, err := url.Parse("http://" + name)
+		if err == nil && u.Port() != "" {
+			_, err = strconv.ParseUint(u.Port(), 10, 16)
+		}
 		if err != nil || u.Host != name || u.Hostname() == "" || strings.Contains(name, "*") {
-			return nil, fmt.Errorf("ImageHosts: %q: want HOST, HOST:PORT or *.DOMAIN", h)
+			return nil, fmt.Errorf("hosts of pictures: %q: want HOST, HOST:PORT or *.DOMAIN", h)
 		}
 		f.hosts = append(f.hosts, strings.ToLower(h))
 	}

@@ -105,8 +105,8 @@ func TestFetchedPictures(t *testing.T) {
 
 // TestImageHosts: lists of hosts, and addresses that are public.
 func TestImageHosts(t *testing.T) {
-	for _, bad := range []string{"", "a/b", "http://a", "a b", "*", "a.*", "u@a"} {
-		if _, err := New(context.Background(), Options{Models: []Model{{Name: "demo", Model: demo(t)}}, ImageHosts: []string{bad}}); err == nil {
+	for _, bad := range []string{"", "a/b", "http://a", "a b", "*", "a.*", "u@a", "a:99999"} {
+		if _, err := New(context.Background(), Options{Models: []Model{{Name: "demo", Model: demo(t)}}, ImageHosts: []string{bad}}); err == nil || strings.Contains(err.Error(), "ImageHosts") {
 			t.Errorf("%q is taken for a host", bad)
 		}
 	}

@@ -248,6 +248,9 @@ func unknownFlag(c *cobra.Command, err error) error {
 		name, _, _ = strings.Cut(after, "'")
 		err = fmt.Errorf("unknown flag: -%s", name)
 	}
+	if name == "prompt" && c.Flags().Lookup("prompt-index") != nil {
+		return usagef("%w: did you mean --prompt-index?", err)
+	}
 	if hint, ok := flagsOfOthers[name]; ok {
 		return usagef("%w: %s", err, hint)
 	}

@@ -55,6 +55,9 @@ func readImage(ctx context.Context, text string) (karat.Image, error) {
 	if err != nil {
 		return karat.Image{}, err
 	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() && !st.IsDir() { // which may never end
+		return karat.Image{}, fmt.Errorf("%s: no regular file; - reads standard input", path)
+	}
 	data, err := awaitRead(ctx, func() (string, error) { return readWhole(path, maxImage) })
 	if err != nil {
 		return karat.Image{}, err

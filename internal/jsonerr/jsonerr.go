@@ -23,6 +23,9 @@ func Plain(err error, prefix string) error {
 	}
 	e := (*json.UnmarshalTypeError)(nil)
 	if !errors.As(err, &e) {
+		if err != nil && strings.Contains(err.Error(), ",string struct tag") {
+			return errors.New("a number in quotation marks is wanted, and there is another value")
+		}
 		return err
 	}
 	want := kind(e.Type)

@@ -3,6 +3,7 @@ package jsonerr
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -31,6 +32,12 @@ func TestPlain(t *testing.T) {
 		if err := Plain(json.Unmarshal([]byte(text), &x), "Inner."); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+	var seed struct {
+		Seed uint64 `json:",string"`
+	}
+	if err := Plain(json.Unmarshal([]byte(`{"Seed":1}`), &seed), ""); err == nil || strings.Contains(err.Error(), "struct tag") {
+		t.Error(err)
 	}
 	if other := errors.New("other"); Plain(other, "") != other || Plain(nil, "") != nil {
 		t.Error("another error is changed")

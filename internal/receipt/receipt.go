@@ -18,6 +18,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/karat-run/karat/internal/jsonerr"
 )
 
 // Version is the version of receipts written here.
@@ -211,7 +213,7 @@ func Read(from io.Reader) (*Receipt, error) {
 	case err == io.ErrUnexpectedEOF:
 		return nil, errors.New("the file ends early")
 	case err != nil:
-		return nil, err
+		return nil, jsonerr.Plain(err, "")
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("text behind the receipt")

@@ -9,7 +9,7 @@ import (
 // below says what a package may import, and with it everything below that. An
 // entry ending in /* stands for every folder there that has no entry of its own.
 var below = map[string]string{
-	"jsonerr": "", "spelling": "", "patherr": "", "atomicfile": "filelock", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "simd", "draft": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "receipt": "", "sysinfo": "", "jinja": "", "jsasync": "", "embed": "rope", "filelock": "", "image": "image/jpeg", "image/jpeg": "", "image/processor": "image",
+	"jsonerr": "", "spelling": "", "patherr": "", "atomicfile": "filelock", "tensor": "", "float16": "", "mmap": "patherr", "rope": "", "sample": "simd", "draft": "", "chat": "jinja", "tokenizer": "jsonerr", "npy": "", "kv": "", "kvfile": "", "receipt": "jsonerr", "sysinfo": "", "jinja": "", "jsasync": "", "embed": "rope", "filelock": "", "image": "image/jpeg", "image/jpeg": "", "image/processor": "image",
 
 	"hub/local":   "",
 	"hub":         "hub/local atomicfile filelock patherr sysinfo",

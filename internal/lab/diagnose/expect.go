@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -84,7 +85,7 @@ func expect(ctx context.Context, o Options, tap string) (*Expectation, error) {
 	sight := n != nil
 	if !sight {
 		if n, err = lab.Find(d.graph, tap); err != nil {
-			return nil, d.unusable("--tap %s: %v", tap, err)
+			return nil, fmt.Errorf("--tap %s: %w", tap, err)
 		}
 	}
 	said := o.Dump.Declared
