@@ -142,7 +142,8 @@ func newVerifyCommand() *cobra.Command {
 	var f verifyFlags
 	c := define("verify", f.run)
 	c.takesModel()
-	c.flags("key", file(&f.key), "at", &f.at, "chat-template", file(&f.template), "lora", f.engine.addLora, "json", &f.json)
+	c.flags("key", file(&f.key), "at", &f.at, "chat-template", file(&f.template),
+		"lora", f.engine.addLora, "json", &f.json)
 	f.engine.addDevice(c)
 	return c.Command
 }

@@ -170,8 +170,8 @@ func (d *dump) check() error {
 	return nil
 }
 
-// dropUnwritten leaves out all taps if none holds a number other than 0 and logits do, or all logits if these hold zeros
-// alone: nobody computes on with such values, so the probe is broken.
+// dropUnwritten leaves out all taps if none holds a number other than 0 and logits do, or all logits if these hold
+// zeros alone: nobody computes on with such values, so the probe is broken.
 func (d *dump) dropUnwritten() {
 	result := d.graph.Result()
 	var written, empty [2]bool // logits, taps
@@ -211,7 +211,9 @@ func (d *dump) dropUnwritten() {
 		f.Computed = innocent + what + ", as of buffers that were never written"
 	}
 	d.findings = append(d.findings, f)
-	d.forget(slices.DeleteFunc(slices.Clone(d.graph.Nodes), func(n *graph.Node) bool { return empty[0] != (n == result) }))
+	d.forget(slices.DeleteFunc(slices.Clone(d.graph.Nodes), func(n *graph.Node) bool {
+		return empty[0] != (n == result)
+	}))
 	for _, p := range d.prompts {
 		p.tapped, p.outline = p.tapped && empty[0], p.outline && empty[0]
 	}
