@@ -159,7 +159,7 @@ type Model struct {
 	eye     eye
 
 	parts struct { // the names of receipts, found at the first use
-		mu    sync.Mutex
+		turn  chan struct{} // has a value while a request reads the weights
 		found *receipt.Model
 	}
 
@@ -242,7 +242,9 @@ func load(ctx context.Context, o Options, open func(model.Options) (*model.Model
 	if o.Draft == DraftMTP && !opened.Head {
 		return nil, errors.Join(fmt.Errorf("Options.Draft: %w", errNoHead), opened.Close())
 	}
-	return &Model{opened: opened, drafts: o.Draft}, nil
+	m := &Model{opened: opened, drafts: o.Draft}
+	m.parts.turn = make(chan struct{}, 1)
+	return m, nil
 }
 
 // numerics returns the numerics chosen by o; an error names the impossible field.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,14 +82,15 @@ func (m *Model) NewReceipt() *Receipt {
 // ends returns the tokens that end the model's turn.
 func (m *Model) ends() []int { return m.opened.Checkpoint.EndOfTurn(m.opened.Tokenizer) }
 
-// factors returns the factors of a request's adapters by their names.
+// factors returns the factors of a request's adapters by their labels.
 func (m *Model) factors(chosen map[string]float64) map[string]float64 {
-	if chosen != nil {
-		return chosen
-	}
 	all := map[string]float64{}
 	for _, p := range m.opened.Adapters {
-		all[p.Name] = p.By
+		if by, ok := chosen[p.Name]; ok {
+			all[p.Label] = by
+		} else if chosen == nil {
+			all[p.Label] = p.By
+		}
 	}
 	return all
 }
@@ -182,7 +184,8 @@ func (r *Receipt) Numerics() (Precision, KVType) {
 	return Precision(r.r.Numerics.Precision), kv
 }
 
-// Adapters returns the names of the adapters of the answer.
+// Adapters returns the names of the adapters of the answer. An adapter loaded without a name has its path's last
+// element, of several equal ones with #2, #3, ... behind.
 func (r *Receipt) Adapters() (names []string) {
 	for name := range r.r.Adapters {
 		names = append(names, name)
@@ -194,10 +197,14 @@ func (r *Receipt) Adapters() (names []string) {
 // Tokens returns the numbers of tokens of the prompt and of the answer.
 func (r *Receipt) Tokens() (prompt, answer int) { return len(r.r.Prompt), len(r.r.Answer) }
 
-// identify returns the names of m's parts. The first call reads all weights.
+// identify returns the names of m's parts. The first call reads all weights, while others wait, each until its ctx ends.
 func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
-	m.parts.mu.Lock()
-	defer m.parts.mu.Unlock()
+	select {
+	case m.parts.turn <- struct{}{}:
+		defer func() { <-m.parts.turn }()
+	case <-ctx.Done():
+		return receipt.Model{}, ctx.Err()
+	}
 	if m.parts.found != nil {
 		return *m.parts.found, nil
 	}
@@ -242,16 +249,43 @@ func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 		return id, err
 	}
 	id.Weights = receipt.Root(leaves)
-	id.Settings = sha256.Sum256(fmt.Appendf(nil, "%s %v", c.Family.Name, c.Values))
+	settings, err := json.Marshal([]any{c.Family.Name, finite(map[string]any(c.Values))})
+	if err != nil {
+		return id, err
+	}
+	id.Settings = sha256.Sum256(settings)
 	m.parts.found = &id
 	return id, nil
+}
+
+// finite returns a setting with an object in place of each number that JSON lacks: {"__float__": "+Inf"}.
+func finite(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if v-v != 0 {
+			return map[string]any{"__float__": fmt.Sprint(v)}
+		}
+	case []any:
+		all := make([]any, len(v))
+		for i, x := range v {
+			all[i] = finite(x)
+		}
+		return all
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for k, x := range v {
+			all[k] = finite(x)
+		}
+		return all
+	}
+	return v
 }
 
 // VerifyOptions say how to verify a receipt. The zero value verifies all tokens.
 type VerifyOptions struct {
 	Key       ed25519.PublicKey // the only accepted signer; nil accepts any signature, and none
 	Template  string            // the chat template of the answer, instead of the model's
-	Positions []int             // tokens of the answer to verify, from 0; nil is all
+	Positions []int             // tokens of the answer to verify, from 0; nil is all, and an empty list an error
 
 	// Progress is called with the verified tokens and their total. Progress may be nil.
 	Progress func(done, total int)
@@ -405,7 +439,14 @@ func (m *Model) blendOf(r *receipt.Receipt) (*backend.Blend, error) {
 	if r.Adapters == nil {
 		return nil, nil
 	}
-	return m.blend(r.Adapters)
+	chosen := maps.Clone(r.Adapters)
+	for _, p := range m.opened.Adapters {
+		if by, ok := r.Adapters[p.Label]; ok && p.Label != p.Name {
+			delete(chosen, p.Label)
+			chosen[p.Name] = by
+		}
+	}
+	return m.blend(chosen)
 }
 
 func typesText(types map[string]int) (text string) {
@@ -428,7 +469,9 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 	positions := slices.Clone(o.Positions)
 	slices.Sort(positions)
 	positions = slices.Compact(positions)
-	if n := len(positions); n > 0 && (positions[0] < 0 || positions[n-1] >= len(r.Answer)) {
+	if n := len(positions); o.Positions != nil && n == 0 {
+		return errors.New("VerifyOptions.Positions: no tokens, nil is all of them")
+	} else if n > 0 && (positions[0] < 0 || positions[n-1] >= len(r.Answer)) {
 		return fmt.Errorf("tokens %d to %d of an answer of %d: they count from 0", positions[0], positions[n-1],
 			len(r.Answer))
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -106,6 +108,37 @@ func TestReceipts(t *testing.T) {
 	}
 	if _, err := alone.Verify(t.Context(), r, karat.VerifyOptions{Positions: []int{99}}); err == nil {
 		t.Error("a token behind the answer")
+	}
+	if v, err := alone.Verify(t.Context(), r, karat.VerifyOptions{Positions: []int{}}); err == nil {
+		t.Errorf("no tokens to verify: %+v", v)
+	}
+}
+
+// TestReceiptAdapters: a receipt has no folders of adapters, and adapters in other folders verify it.
+func TestReceiptAdapters(t *testing.T) {
+	paths := []string{peftFolder(t, 0.05), peftFolder(t, -0.08), peftFolder(t, 0.03)}
+	load := func() (*karat.Model, string) {
+		root := t.TempDir()
+		for i, path := range paths {
+			if err := os.CopyFS(filepath.Join(root, strconv.Itoa(i), "adapter"), os.DirFS(path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := func(i string) string { return filepath.Join(root, i, "adapter") }
+		return loadReceipts(t, demo, karat.Options{Adapters: []karat.Adapter{
+			{Path: at("0"), Scale: 1}, {Path: at("1"), Scale: 0.5}, {Name: "a/b", Path: at("2"), Scale: 2}}}), root
+	}
+	m, root := load()
+	other, _ := load()
+	for names, chosen := range map[string]map[string]float64{"a/b adapter adapter#2": nil,
+		"a/b adapter#2": {filepath.Join(root, "1", "adapter"): 2, "a/b": 1}} {
+		r := receiptOf(t, m, karat.GenerateOptions{Sampling: &karat.Sampling{}, Adapters: chosen}, nil)
+		if got := strings.Join(r.Adapters(), " "); got != names {
+			t.Errorf("adapters %q, want %q", got, names)
+		}
+		if v := verdict(t, other, r, karat.VerifyOptions{}); !v.Verified() {
+			t.Errorf("%s in other folders: %+v", names, v.Findings)
+		}
 	}
 }
 

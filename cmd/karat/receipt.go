@@ -59,8 +59,8 @@ func (f *receiptFlags) write(r *karat.Receipt) error {
 const keyType = "PRIVATE KEY"
 
 // signingKey reads the key of receipts from a file, the user's own for "". An absent file is made, readable by the user
-// alone.
-func signingKey(path string) (ed25519.PrivateKey, error) {
+// alone, and x says so.
+func signingKey(x *call, path string) (ed25519.PrivateKey, error) {
 	if path == "" {
 		if path = stateFile("receipt-key.pem"); path == "" {
 			return nil, errors.New("there is no folder for a key of receipts: --receipt-key FILE names one")
@@ -70,10 +70,14 @@ func signingKey(path string) (ed25519.PrivateKey, error) {
 		}
 	}
 	b, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return newKey(path)
-	case err != nil:
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := newKey(path); err != nil {
+			return nil, err
+		}
+		x.note(path + ": there was no such file, it has a new key of receipts now")
+		b, err = os.ReadFile(path) // of two programs that make a key, the later one's
+	}
+	if err != nil {
 		return nil, patherr.Plain(err)
 	}
 	block, _ := pem.Decode(b)
@@ -92,25 +96,22 @@ func signingKey(path string) (ed25519.PrivateKey, error) {
 }
 
 // newKey makes a key, and writes it to a new file.
-func newKey(path string) (ed25519.PrivateKey, error) {
+func newKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, patherr.Plain(err)
-	}
-	err = pem.Encode(f, &pem.Block{Type: keyType, Bytes: b})
-	return key, errors.Join(err, f.Close())
+	return atomicfile.WriteSecret(path, func(w io.Writer) error {
+		return pem.Encode(w, &pem.Block{Type: keyType, Bytes: b})
+	})
 }
 
 // publicKey reads a public key: 64 hexadecimal digits, or a file with a private or a public key.
-func publicKey(text string) (ed25519.PublicKey, error) {
+func publicKey(x *call, text string) (ed25519.PublicKey, error) {
 	if b, err := hex.DecodeString(text); err == nil && len(b) == ed25519.PublicKeySize {
 		return b, nil
 	}
@@ -124,7 +125,7 @@ func publicKey(text string) (ed25519.PublicKey, error) {
 				return key, nil
 			}
 		}
-		if key, err := signingKey(text); err == nil {
+		if key, err := signingKey(x, text); err == nil {
 			return key.Public().(ed25519.PublicKey), nil
 		}
 	}
@@ -151,7 +152,7 @@ func newVerifyCommand() *cobra.Command {
 func (f *verifyFlags) run(x *call) error {
 	var o karat.VerifyOptions
 	if f.key != "" {
-		o.Key = must(publicKey(f.key))
+		o.Key = must(publicKey(x, f.key))
 	}
 	if f.at == "" && x.changed("at") {
 		return usagef("--at: it is empty, want numbers of tokens from 0, and ranges, as 0,10-19")
@@ -205,13 +206,6 @@ func (f *verifyFlags) options(r *karat.Receipt) karat.Options {
 	o := karat.Options{Backend: karat.Backend(f.engine.backend), Threads: f.engine.threads, NoFit: f.engine.noFit,
 		Context: max(2, prompt+answer), Adapters: f.engine.lora, Parallel: 1}
 	o.Precision, o.KV = r.Numerics()
-	for i, a := range o.Adapters { // a receipt has the names of the adapters' files
-		for _, name := range r.Adapters() {
-			if filepath.Base(name) == filepath.Base(a.Path) {
-				o.Adapters[i].Name = name
-			}
-		}
-	}
 	return o
 }
 

@@ -124,7 +124,7 @@ func (f *runFlags) run(x *call) error {
 		return usagef("--receipt needs a prompt")
 	}
 	if f.receipt.out != "" { // before the work
-		f.receipt.signer = must(signingKey(f.receipt.key))
+		f.receipt.signer = must(signingKey(x, f.receipt.key))
 	}
 	m := must(loadModel(x.ctx, path, o, x.log))
 	if len(f.images) > 0 && !m.Sees() {

@@ -162,7 +162,7 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, ImageHosts: f.imageHosts,
 		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if f.receipts {
-		so.ReceiptKey = must(signingKey(f.receiptKey))
+		so.ReceiptKey = must(signingKey(x, f.receiptKey))
 	}
 	if !f.noPage {
 		so.Pages = latePages()

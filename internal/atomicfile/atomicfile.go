@@ -26,7 +26,10 @@ var errNoName = errors.New("write: the name of the output is empty")
 
 // Create begins the file at path. A regular file there may be replaced; a device, a pipe, a folder or a link is an
 // error. The new file has the old file's permissions.
-func Create(path string) (*File, error) {
+func Create(path string) (*File, error) { return create(path, 0o666) }
+
+// create implements Create, with the permissions of a file that is not there yet.
+func create(path string, mode fs.FileMode) (*File, error) {
 	st, err := os.Lstat(path)
 	switch {
 	case path == "":
@@ -37,7 +40,6 @@ func Create(path string) (*File, error) {
 	case !st.Mode().IsRegular():
 		return nil, notRegular(path)
 	}
-	mode := fs.FileMode(0o666) // os.CreateTemp's files are the owner's alone
 	if st != nil {
 		mode = st.Mode().Perm() | 0o200
 	}
@@ -72,8 +74,13 @@ func Check(path string) error {
 func (f *File) Commit() error { return CommitAll(f) }
 
 // Write makes the file at path of the output of write.
-func Write(path string, write func(io.Writer) error) error {
-	f, err := Create(path)
+func Write(path string, write func(io.Writer) error) error { return writeMode(path, 0o666, write) }
+
+// WriteSecret makes a file as Write does. The user alone may read a new file.
+func WriteSecret(path string, write func(io.Writer) error) error { return writeMode(path, 0o600, write) }
+
+func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	f, err := create(path, mode)
 	if err != nil {
 		return err
 	}

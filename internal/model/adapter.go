@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 
 	"github.com/karat-run/karat/internal/adapter"
@@ -51,6 +52,7 @@ func Adapters(
 	if err := adaptersFit(c, g, o, bytes); err != nil {
 		return nil, nil, err
 	}
+	labeled := map[string]bool{}
 	for i, a := range o.Adapters {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -60,6 +62,12 @@ func Adapters(
 			return nil, nil, err
 		}
 		x.Name = cmp.Or(a.Name, a.Path)
+		base := cmp.Or(a.Name, filepath.Base(a.Path))
+		x.Label = base
+		for n := 2; labeled[x.Label]; n++ {
+			x.Label = fmt.Sprintf("%s#%d", base, n)
+		}
+		labeled[x.Label] = true
 		parts, notes = append(parts, backend.Part{Adapter: x, By: a.By}), append(notes, more...)
 	}
 	return parts, notes, nil

@@ -65,7 +65,7 @@ type Model struct {
 	Name     string         `json:"name"`     // file or folder, without the path: a hint
 	Types    map[string]int `json:"types"`    // number of tensors by type
 	Weights  Hash           `json:"weights"`  // Root of the tensors
-	Settings Hash           `json:"settings"` // family and configuration
+	Settings Hash           `json:"settings"` // of [family, configuration] as JSON, keys in order
 	Tokens   Hash           `json:"tokens"`   // vocabulary
 }
 
