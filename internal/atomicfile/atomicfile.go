@@ -77,7 +77,9 @@ func (f *File) Commit() error { return CommitAll(f) }
 func Write(path string, write func(io.Writer) error) error { return writeMode(path, 0o666, write) }
 
 // WriteSecret makes a file as Write does. The user alone may read a new file.
-func WriteSecret(path string, write func(io.Writer) error) error { return writeMode(path, 0o600, write) }
+func WriteSecret(path string, write func(io.Writer) error) error {
+	return writeMode(path, 0o600, write)
+}
 
 func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	f, err := create(path, mode)

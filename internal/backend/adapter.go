@@ -21,7 +21,7 @@ type Pair struct {
 // Adapter is a low-rank adapter (LoRA) of a graph.
 type Adapter struct {
 	Name  string
-	Label string // Name, without the folder where Name is a path
+	Label string                  // Name, without the folder where Name is a path
 	Pairs map[*graph.Weight]*Pair // by the weights of Linears
 	Hash  [sha256.Size]byte       // of the whole adapter
 }

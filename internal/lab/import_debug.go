@@ -154,6 +154,9 @@ func (d *debugTree) open(root *os.Root, dir, name, kind, tap string) error {
 		return err
 	}
 	d.maps = append(d.maps, f)
+	for i := range f.Tensors {
+		f.Tensors[i].Name = name
+	}
 	return mmap.Guard(func() error { return d.add(f, kind, tap) })
 }
 

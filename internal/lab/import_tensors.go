@@ -49,11 +49,16 @@ func importTensors(path, form string, layers []int) (*Import, error) {
 			return i.vllm(r, f.Tensors, layers)
 		}
 		var all []tensor.Tensor
+		seen := map[string]string{}
 		for _, t := range f.Tensors {
 			if !t.DType.Float() && t.DType != tensor.I32 && t.DType != tensor.I64 {
 				continue // such as a mask
 			}
-			t.Name = (&arrayInfo{Name: t.Name, Prompt: new(int)}).tensorName()
+			name := (&arrayInfo{Name: t.Name, Prompt: new(int)}).tensorName()
+			if before, ok := seen[name]; ok {
+				return fmt.Errorf("%q: %q, which %q is as well", t.Name, name, before)
+			}
+			seen[name], t.Name = t.Name, name
 			all = append(all, t)
 		}
 		return r.fill(all)
@@ -96,8 +101,9 @@ func (i *Import) vllm(r *Record, tensors []tensor.Tensor, layers []int) error {
 	all := []tensor.Tensor{{Name: "0.ids", DType: ids.DType, Shape: ids.Shape, Data: ids.Data}}
 	for k, layer := range layers {
 		name := "0.tap.model.embed_tokens.out"
-		if layer < 0 || layer > 1<<16 {
-			return fmt.Errorf("--hidden-layers %d", layer)
+		if layer < 0 || layer > 1<<16 || slices.Contains(layers[:k], layer) {
+			return fmt.Errorf("--hidden-layers %d: state %d, want different numbers from 0 for %d states", layer, k,
+				len(layers))
 		} else if layer > 0 {
 			name = fmt.Sprintf("0.tap.model.layers.%d.out", layer-1)
 		}

@@ -158,8 +158,12 @@ func TestImportDebugTree(t *testing.T) {
 		"printed":     {folder(t, map[string][]byte{class + debugTrees[0]: []byte("{}")}), "use_repr=False"},
 		"two classes": {folder(t, map[string][]byte{"A" + debugTrees[0]: nil, "B" + debugTrees[0]: nil}), `"A" and "B"`},
 		"batch":       {tree(t, class, map[string]*tensor.Tensor{class + "_outputs_logits": named("", tensor.F32, 2, 1, 3)}), "a batch"},
-		"ids":         {tree(t, class, map[string]*tensor.Tensor{class + "_inputs_args_0": named("", tensor.F32, 1, 3)}), "F32, want I32"},
-		"corrupt":     {folder(t, map[string][]byte{class + debugTrees[0]: nil, class + ".a_outputs.safetensors": []byte("x")}), `.a_outputs.safetensors": `},
+		"twice": {tree(t, class, map[string]*tensor.Tensor{class + ".a_outputs": named("", tensor.F32, 1, 3), class + ".a_outputs_0": named("", tensor.F32, 1, 3)}),
+			class + `.a_outputs_0.safetensors": prompt 0: tap.a.out a second time, "` + class + `.a_outputs.safetensors"`},
+		"logits twice": {tree(t, class, map[string]*tensor.Tensor{class + "_outputs_logits": named("", tensor.F32, 1, 3), class + "_outputs_0": named("", tensor.F32, 1, 3)}),
+			class + `_outputs_logits.safetensors": prompt 0: logits a second time, "` + class + `_outputs_0.safetensors"`},
+		"ids":     {tree(t, class, map[string]*tensor.Tensor{class + "_inputs_args_0": named("", tensor.F32, 1, 3)}), "F32, want I32"},
+		"corrupt": {folder(t, map[string][]byte{class + debugTrees[0]: nil, class + ".a_outputs.safetensors": []byte("x")}), `.a_outputs.safetensors": `},
 	} {
 		if _, err := OpenImport(c.dir, FormHFDebug); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)

@@ -108,6 +108,14 @@ func TestImportTensors(t *testing.T) {
 	if _, err := OpenImport(path, "", 1); err == nil || !strings.Contains(err.Error(), "hidden_states of 2 layers: --hidden-layers wants as many numbers") {
 		t.Error(err)
 	}
+	if _, err := OpenImport(path, "", 3, 3); err == nil || !strings.Contains(err.Error(), "--hidden-layers 3: state 1") {
+		t.Error(err)
+	}
+	x, tap := floats(tensor.F32, nil, 1, 2), floats(tensor.F32, nil, 3, 4)
+	x.Name, tap.Name, x.Shape, tap.Shape = "x", "tap.x", tensor.Shape{1, 2}, tensor.Shape{1, 2}
+	if _, err := OpenImport(saved(t, *x, *tap), ""); err == nil || !strings.Contains(err.Error(), `"tap.x": "0.tap.x", which "x" is`) && !strings.Contains(err.Error(), `"x": "0.tap.x", which "tap.x" is`) {
+		t.Error(err)
+	}
 	states.Name, states.Shape = "model.layers[1].output", tensor.Shape{2, 4}
 	in, all := importAll(t, saved(t, ids, *states), "")
 	if in.Form != FormTensors || !slices.Equal(tapsOf(all[0]), []string{"model.layers[1].output [2 4] 1..8"}) || !slices.Equal(all[0].IDs, []int32{5, 6}) {

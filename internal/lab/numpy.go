@@ -118,16 +118,17 @@ func arrayOf(path, name string) arrayInfo {
 func (r *Record) arrays(infos []arrayInfo, all []*npy.Array) (*Record, error) {
 	err := mmap.Guard(func() error {
 		var tensors []tensor.Tensor
-		seen := map[string]bool{}
+		seen := map[string]string{}
 		for i, a := range infos {
 			t, err := a.tensor(all[i])
 			if err != nil {
 				return fmt.Errorf("%q: %w", a.Name, err)
 			}
-			if t.Name = a.tensorName(); seen[t.Name] {
-				return fmt.Errorf("%q: %q a second time", a.Name, t.Name)
+			t.Name = a.tensorName()
+			if before, ok := seen[t.Name]; ok {
+				return fmt.Errorf("%q: %q, which %q is as well", a.Name, t.Name, before)
 			}
-			seen[t.Name] = true
+			seen[t.Name] = a.Name
 			tensors = append(tensors, t)
 		}
 		return r.fill(tensors)

@@ -217,7 +217,13 @@ func (p *Prompt) add(name string, t *tensor.Tensor) error {
 		t = &unbatched
 	}
 	tap, isTap := strings.CutPrefix(name, "tap.")
+	before := map[string]*tensor.Tensor{"logits": p.Logits, "hidden": p.Hidden}[name]
+	if isTap {
+		before = p.Taps[tap]
+	}
 	switch {
+	case before != nil:
+		return fmt.Errorf("prompt %d: %s a second time, %q has it as well", p.Index, name, before.Name)
 	case isTap && tap != "":
 		if p.Taps == nil {
 			p.Taps = map[string]*tensor.Tensor{}
