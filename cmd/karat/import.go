@@ -93,7 +93,7 @@ func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.R
 	}
 	defer w.Close()
 	w.Names = cmp.Or(in.Names, lab.NamesAuto)
-	n, left := 0, leftOut{}
+	n, bare, left := 0, 0, leftOut{}
 	err = in.Each(func(p *lab.Prompt) error {
 		n++
 		if err := x.ctx.Err(); err != nil {
@@ -102,6 +102,9 @@ func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.R
 		if gold != nil {
 			if err := p.Take(gold.Prompt(p.Index)); err != nil {
 				return err
+			}
+			if p.IDs == nil {
+				bare++
 			}
 		}
 		if g != nil {
@@ -125,6 +128,9 @@ func (f *importFlags) write(x *call, in *lab.Import, g *graph.Graph, gold *lab.R
 	}
 	if err := w.Commit(numerics); err != nil {
 		return err
+	}
+	if bare > 0 {
+		in.Notes = append(in.Notes, count(bare, "prompt")+" without ids: the golden record has none of that index")
 	}
 	if f.json {
 		return x.json(&labFile{Path: f.out, Form: in.Form, Prompts: n, Notes: in.Notes, LeftOut: left.counts})

@@ -129,7 +129,10 @@ func (i *Import) vllm(r *Record, tensors []tensor.Tensor, layers []int) error {
 		all = append(all, *t)
 	}
 	i.Names = NamesHF
-	i.Notes = append(i.Notes, "layer N of vLLM's list is the residual stream before layer N, hidden states and "+
-		"residual added")
+	note := "layer N of vLLM's list is the residual stream before layer N"
+	if residual != nil {
+		note += ", hidden states and residual added"
+	}
+	i.Notes = append(i.Notes, note)
 	return r.fill(all)
 }

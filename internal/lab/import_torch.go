@@ -32,7 +32,7 @@ func importTorch(path string) (*Import, error) {
 		err = t.add(path, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), 0)
 	}
 	if err == nil && len(t.infos) == 0 {
-		err = errors.New("no tensors of floats or ids")
+		err = fmt.Errorf("no tensors of floats or ids%s", t.left("; "))
 	}
 	if err != nil {
 		return nil, err
@@ -40,6 +40,9 @@ func importTorch(path string) (*Import, error) {
 	r, err := t.record.arrays(t.infos, t.arrays)
 	if err != nil {
 		return nil, err
+	}
+	if note := t.left(""); note != "" {
+		t.notes = append(t.notes, note)
 	}
 	return &Import{Form: FormTorch, Notes: append(t.notes, steps(r)...), count: len(r.Prompts), file: r,
 		prompt: func(n int) (*Prompt, error) { return r.Prompts[n], nil }}, nil
@@ -53,6 +56,23 @@ type torchDump struct {
 	notes  []string
 	size   int // bytes of arrays
 	visits int // of values, of which some may be in several places
+
+	unread int    // values left out, though they may be tensors
+	first  string // one of them
+}
+
+// left returns a sentence on the values left out, with something before it, or "".
+func (t *torchDump) left(before string) string {
+	if t.unread == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%svalues that are not read: %d, the first is %s", before, t.unread, t.first)
+}
+
+func (t *torchDump) leave(format string, args ...any) {
+	if t.unread++; t.unread == 1 {
+		t.first = fmt.Sprintf(format, args...)
+	}
 }
 
 // folder reads files named KEY=VALUE___KEY=VALUE.pt: name is the tap's, layer_id its layer, and each forward_pass_id is
@@ -152,10 +172,15 @@ func (t *torchDump) take(archive []byte, v any, name, alone string, prompt int) 
 		}
 		t.size += len(x.Data)
 		t.infos, t.arrays = append(t.infos, info), append(t.arrays, x)
+	case *pickleCall:
+		t.leave("%q, made by %.80q", cmp.Or(name, alone), string(v.name))
 	case *pickleList:
 		for _, x := range v.items {
-			if _, ok := x.(*torchTensor); ok {
+			switch x.(type) {
+			case *torchTensor:
 				return t.take(archive, x, name, alone, prompt)
+			case *pickleCall:
+				t.take(archive, x, name, alone, prompt)
 			}
 		}
 	case *pickleDict:
@@ -165,6 +190,7 @@ func (t *torchDump) take(archive []byte, v any, name, alone string, prompt int) 
 		for i, key := range v.keys {
 			key, ok := key.(string)
 			if !ok {
+				t.leave("number %d of %q: its key is no text", i, cmp.Or(name, alone))
 				continue
 			}
 			if name != "" {
@@ -261,6 +287,9 @@ func readTorch(archive []byte) (any, error) {
 	data, err := torchFile(archive, "/data.pkl")
 	if err != nil {
 		return nil, err
+	}
+	if order, err := torchFile(archive, "/byteorder"); err == nil && string(order) != "little" {
+		return nil, fmt.Errorf("the numbers are of byteorder %.20q, want little", order)
 	}
 	return unpickle(data)
 }

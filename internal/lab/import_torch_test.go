@@ -64,6 +64,20 @@ func TestImportTorch(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	dict, err := os.ReadFile("testdata/torch/dict.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := folder(t, map[string][]byte{"big.pt": bytes.Replace(dict, []byte("little"), []byte("biggie"), 1)})
+	if _, err := OpenImport(filepath.Join(big, "big.pt"), ""); err == nil || !strings.Contains(err.Error(), `byteorder "biggie"`) {
+		t.Error(err)
+	}
+	d := torchDump{record: &Record{}}
+	call := &pickleCall{"torch._utils._rebuild_qtensor"}
+	err = d.take(nil, &pickleDict{[]any{"a", 7, "b"}, []any{call, &pickleDict{}, &pickleList{[]any{call}}}}, "", "x", 0)
+	if want := `values that are not read: 3, the first is "a", made by "torch._utils._rebuild_qtensor"`; err != nil || d.left("") != want {
+		t.Errorf("%q, %v", d.left(""), err)
+	}
 	if _, err := OpenImport("testdata/torch/loop.pt", ""); err == nil || !strings.Contains(err.Error(), "inside themselves") {
 		t.Error(err)
 	}
@@ -92,6 +106,9 @@ func TestImportTensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	if strings.Contains(in.Notes[0], "residual added") {
+		t.Errorf("without a residual: %q", in.Notes)
+	}
 	p, err := in.prompt(0)
 	want := []string{"model.embed_tokens.out [2 2] 1..6", "model.layers.2.out [2 2] 3..8"}
 	if got := tapsOf(p); err != nil || in.Form != FormVLLM || !slices.Equal(got, want) || !slices.Equal(p.IDs, []int32{5, 6}) {
