@@ -132,6 +132,9 @@ func (p *Placed) fits() (f16, bf16 bool) {
 	for i := range min(p.Rows, 3) {
 		p.Read(row, i)
 		for _, v := range row {
+			if v != v {
+				continue // all forms have it
+			}
 			x := float32(v)
 			zero = zero && v == 0
 			f16 = f16 && float64(float16.F16(float16.ToF16(x))) == v

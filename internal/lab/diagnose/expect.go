@@ -170,7 +170,11 @@ func (m *measurement) expectIn(p *prompt, n *graph.Node, e *Expectation) error {
 	if err != nil {
 		return err
 	}
-	floors, err := m.floors(p, n, nil, rows, want, m.engine.arms[p])
+	var got []float64
+	if tapped {
+		e.Tapped, got = true, p.read(n, rows)
+	}
+	floors, err := m.noise(p, n, nil, rows, want, got)
 	if err != nil {
 		return err
 	}
@@ -179,9 +183,8 @@ func (m *measurement) expectIn(p *prompt, n *graph.Node, e *Expectation) error {
 		x := ExpectedRow{Prompt: p.Index, Position: row, Floor: lab.Number(floors[k]),
 			Expected: numbersOf(want[k*w : (k+1)*w])}
 		if tapped {
-			e.Tapped = true
-			got := p.read(n, []int{row})
-			x.Engine, x.Residual = numbersOf(got), lab.Number(m.distance(n, got, want[k*w:(k+1)*w]))
+			y := got[k*w : (k+1)*w]
+			x.Engine, x.Residual = numbersOf(y), lab.Number(m.distance(n, y, want[k*w:(k+1)*w]))
 		}
 		e.Rows = append(e.Rows, x)
 	}

@@ -229,5 +229,8 @@ func TestExpectNaN(t *testing.T) {
 				t.Errorf("%v: position %d: %v, floor %v", v, r.Position, r.Residual, r.Floor)
 			}
 		}
+		if want := "1 of 1 wrong rows have NaN or infinities, where the right values are finite"; e.Relation != want {
+			t.Errorf("%v: %q", v, e.Relation)
+		}
 	}
 }

@@ -210,14 +210,9 @@ func (m *measurement) measure(eq *equation, base *attempt, more reference.Edits,
 			return err
 		}
 		var noise []float64
-		if floors == nil {
-			if noise, err = m.floors(p, n, base.with(more), rows, want, m.engine.arms[p]); err != nil {
-				return err
-			}
-		}
 		got := p.read(n, rows)
 		if floors == nil {
-			if err := m.raise(p, n, base.with(more), rows, want, got, noise); err != nil {
+			if noise, err = m.noise(p, n, base.with(more), rows, want, got); err != nil {
 				return err
 			}
 		}
@@ -281,6 +276,16 @@ func (m *measurement) holds(eq *equation, base *attempt, more reference.Edits) (
 		}
 	}
 	return errors, true, nil
+}
+
+// noise returns the floors of rows, raised where got, the engine's rows, lies near them. got is nil if there are none.
+func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want, got []float64) ([]float64,
+	error) {
+	noise, err := m.floors(p, n, edits, rows, want, m.engine.arms[p])
+	if err == nil && got != nil {
+		err = m.raise(p, n, edits, rows, want, got, noise)
+	}
+	return noise, err
 }
 
 // raise measures the floors of rows again, by more arms, where got lies above the floors, but not far. A few arms

@@ -45,6 +45,16 @@ func (r *wrongRows) relation() string {
 	if len(r.got) == 0 {
 		return ""
 	}
+	none := 0
+	for i, got := range r.got {
+		if slices.ContainsFunc(got, infinite) && !slices.ContainsFunc(r.want[i], infinite) {
+			none++
+		}
+	}
+	if none > 0 {
+		return fmt.Sprintf("%d of %d wrong rows have NaN or infinities, where the right values are finite", none,
+			len(r.got))
+	}
 	if format := r.format(); format != "" {
 		return "its values are the right ones, rounded to " + format
 	}
@@ -167,7 +177,7 @@ func hasOtherInput(n *graph.Node, got [][]float64, floors []float64) bool {
 	}
 	for i, y := range got[:min(len(got), 3)] {
 		x := matrix.Solve(w, y)
-		if x == nil || matrix.Norm(matrix.Minus(w.Times(x), y)) > 2*excess*floors[i]*matrix.Norm(y) {
+		if x == nil || !(matrix.Norm(matrix.Minus(w.Times(x), y)) <= 2*excess*floors[i]*matrix.Norm(y)) {
 			return false
 		}
 	}

@@ -42,7 +42,7 @@ func (r locator) describeValues(eq *equation) string {
 
 // isFar reports whether a row is too far off for rounding, and its floor is low enough to tell other orders from other
 // values of the same distribution.
-func (r rowError) isFar() bool { return r.residual > nearEnough && r.floor < clearFloor }
+func (r rowError) isFar() bool { return !(r.residual <= nearEnough) && r.floor < clearFloor }
 
 // isPermuted reports whether got is want in another order, up to some floors.
 func isPermuted(got, want []float64, floor float64) bool {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"slices"
+
 	"github.com/karat-run/karat/internal/lab"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 )
@@ -43,7 +45,11 @@ func NewBrief(d *diagnose.Diagnosis) *Brief {
 		Findings: []BriefFinding{}, AddTaps: []string{}, Next: d.Next, Closure: d.Closure,
 		Rounding: d.Floors.Activations, Blind: d.Coverage.Blind, Misspelt: d.Coverage.Misspelt}
 	for _, f := range d.Findings {
-		b.AddTaps = append(b.AddTaps, f.AddTaps...)
+		for _, tap := range f.AddTaps {
+			if !slices.Contains(b.AddTaps, tap) {
+				b.AddTaps = append(b.AddTaps, tap)
+			}
+		}
 		b.Findings = append(b.Findings, BriefFinding{Cause: f.Cause, Op: f.Op, Layers: f.Layers, Tap: f.Tap,
 			From: f.From, Computed: f.Computed, Detail: f.Detail, Fix: f.Fix, Residual: f.Residual, Floor: f.Floor,
 			Among: f.Among, AddTaps: f.AddTaps, Also: f.Also})

@@ -63,7 +63,7 @@ func JUnit(w io.Writer, d *diagnose.Diagnosis) error {
 		Properties: []property{{"model", base(d.Model)}, {"dump", base(d.Dump)}, {"verdict", name(string(d.Verdict))}},
 		Cases:      append([]testCase{verdictCase(d)}, equationCases(d)...),
 	}
-	s.Tests = len(s.Cases)
+	s.Tests, s.Err = len(s.Cases), strings.Join(sentences(d.Errors), "\n")
 	for i := range s.Cases {
 		s.Cases[i].Time = "0"
 		if s.Cases[i].Failure != nil {
@@ -138,6 +138,9 @@ func broken(d *diagnose.Diagnosis, op string, in []int, curves []*diagnose.Curve
 	for _, c := range curves[:min(len(curves), maxList)] {
 		fmt.Fprintf(&b, "%s: residual %s, floor %s\n", name(c.Tap), number(c.Residual), number(c.Floor))
 	}
+	if more := others(len(curves), "equation"); more != "" {
+		b.WriteString(more + "\n")
+	}
 	p, message := printer{}, "the equation does not hold"
 	for i := range d.Findings[:min(len(d.Findings), maxList)] {
 		f := &d.Findings[i]
@@ -151,6 +154,9 @@ func broken(d *diagnose.Diagnosis, op string, in []int, curves []*diagnose.Curve
 			message = name(f.Cause) + ": " + sentence(f.Computed)
 		}
 		p.finding(d, i)
+	}
+	if more := others(len(d.Findings), "finding"); more != "" {
+		p.para("", "", more)
 	}
 	return &failure{Message: message, Type: name(op), Text: b.String() + p.b.String()}
 }

@@ -231,6 +231,38 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestLeftOut: what has no room is counted, and taps that were not looked at are said whatever the verdict.
+func TestLeftOut(t *testing.T) {
+	d := &diagnose.Diagnosis{Verdict: diagnose.Structural, Layers: 1}
+	for i := range maxList + 3 {
+		d.Curves = append(d.Curves, diagnose.Curve{Tap: fmt.Sprint("x", i), Op: "Linear", Layer: -1, Flagged: true})
+		d.Findings = append(d.Findings, diagnose.Finding{Cause: "unknown", AddTaps: []string{"a", fmt.Sprint("b", i%2)}})
+		d.Findings[0].Nodes = append(d.Findings[0].Nodes, fmt.Sprint("y", i))
+	}
+	for name, c := range map[string]struct {
+		form form
+		want []string
+	}{
+		"text":  {text(Terminal{}), []string{"and 3 more findings"}},
+		"JUnit": {JUnit, []string{"and 3 more findings", "and 3 more equations"}},
+		"SARIF": {SARIF, []string{"and 3 more findings", "the places and 3 more operations"}},
+	} {
+		got := write(t, c.form, d)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q", name, want)
+			}
+		}
+	}
+	if taps := NewBrief(d).AddTaps; !slices.Equal(taps, []string{"a", "b0", "b1"}) {
+		t.Errorf("add taps %q", taps)
+	}
+	got := write(t, JUnit, &diagnose.Diagnosis{Verdict: diagnose.Clean, Errors: []string{"a tap without a place"}})
+	if !strings.Contains(got, "<system-err>a tap without a place</system-err>") {
+		t.Error(got)
+	}
+}
+
 // TestNoNumber checks that values that JSON does not have are drawn and written.
 func TestNoNumber(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)

@@ -78,6 +78,9 @@ func SARIF(w io.Writer, d *diagnose.Diagnosis) error {
 		if rounding(*f) {
 			r.Level = "note"
 		}
+		if more := others(len(f.Nodes), "operation"); more != "" {
+			r.Message.Text += "; the places " + more
+		}
 		for _, n := range f.Nodes[:min(len(f.Nodes), maxList)] {
 			r.Locations = append(r.Locations, sarifLocation{[]sarifLogical{{name(n), "function"}}})
 		}
@@ -87,6 +90,9 @@ func SARIF(w io.Writer, d *diagnose.Diagnosis) error {
 		driver.Rules = append(driver.Rules, sarifRule{id, sarifText{short}, sarifText{help}})
 		run.Results = append(run.Results, sarifResult{RuleID: id, Level: level, Message: sarifText{text},
 			Locations: []sarifLocation{}, Properties: map[string]any{}})
+	}
+	if more := others(len(d.Findings), "finding"); more != "" {
+		alone("more", "warning", "Findings are left out here.", "Look at the whole diagnosis: karat lab diagnose.", more)
 	}
 	isError := func(r sarifResult) bool { return r.Level == "error" }
 	if !isRight(d.Verdict) && !slices.ContainsFunc(run.Results, isError) {

@@ -31,7 +31,7 @@ func Text(w io.Writer, d *diagnose.Diagnosis, t Terminal) error {
 	for i := range d.Findings {
 		if i == maxList {
 			p.b.WriteByte('\n')
-			p.para("", "", fmt.Sprintf("and %s; the JSON has them.", count(len(d.Findings)-maxList, "more finding")))
+			p.para("", "", others(len(d.Findings), "finding"))
 			break
 		}
 		p.finding(d, i)

@@ -55,6 +55,14 @@ func sentences(list []string) []string {
 	return out
 }
 
+// others says how many of n things of a name are behind a list's end, "" for none.
+func others(n int, name string) string {
+	if n <= maxList {
+		return ""
+	}
+	return fmt.Sprintf("and %s; the JSON has them.", count(n-maxList, "more "+name))
+}
+
 // names joins the first most of a list of names.
 func names(list []string, most int) string {
 	out := make([]string, 0, most+1)
