@@ -197,7 +197,7 @@ func (r *Receipt) Adapters() (names []string) {
 // Tokens returns the numbers of tokens of the prompt and of the answer.
 func (r *Receipt) Tokens() (prompt, answer int) { return len(r.r.Prompt), len(r.r.Answer) }
 
-// identify returns the names of m's parts. The first call reads all weights, while others wait, each until its ctx ends.
+// identify returns the names of m's parts. The first call reads all weights, others wait, each until its ctx ends.
 func (m *Model) identify(ctx context.Context) (receipt.Model, error) {
 	select {
 	case m.parts.turn <- struct{}{}:

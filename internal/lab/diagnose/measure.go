@@ -278,20 +278,15 @@ func (m *measurement) holds(eq *equation, base *attempt, more reference.Edits) (
 	return errors, true, nil
 }
 
-// noise returns the floors of rows, raised where got, the engine's rows, lies near them. got is nil if there are none.
-func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want, got []float64) ([]float64,
-	error) {
+// noise returns the floors of rows. Where got, the engine's rows if there are any, lies above the floors, but not far,
+// more arms measure the floors again. A few arms may all miss the rounding of a row in which large terms cancel, as in
+// scans and in norms of scans.
+func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, rows []int,
+	want, got []float64) ([]float64, error) {
 	noise, err := m.floors(p, n, edits, rows, want, m.engine.arms[p])
-	if err == nil && got != nil {
-		err = m.raise(p, n, edits, rows, want, got, noise)
+	if err != nil || got == nil {
+		return noise, err
 	}
-	return noise, err
-}
-
-// raise measures the floors of rows again, by more arms, where got lies above the floors, but not far. A few arms
-// may all miss the rounding of a row in which large terms cancel, as in scans and in norms of scans.
-func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, rows []int,
-	want, got, noise []float64) error {
 	w := n.Shape.Size()
 	var places, close []int
 	var values []float64
@@ -302,7 +297,7 @@ func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, row
 		}
 	}
 	if len(close) == 0 {
-		return nil
+		return noise, nil
 	}
 	var arms []*reference.Eval
 	for _, num := range m.engine.class.extraArms() {
@@ -314,7 +309,7 @@ func (m *measurement) raise(p *prompt, n *graph.Node, edits reference.Edits, row
 			noise[k] = max(noise[k], more[i])
 		}
 	}
-	return err
+	return noise, err
 }
 
 // floors returns the distance rounding alone may put between rows of want, n's values by its equation, and an

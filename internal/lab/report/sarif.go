@@ -92,7 +92,7 @@ func SARIF(w io.Writer, d *diagnose.Diagnosis) error {
 			Locations: []sarifLocation{}, Properties: map[string]any{}})
 	}
 	if more := others(len(d.Findings), "finding"); more != "" {
-		alone("more", "warning", "Findings are left out here.", "Look at the whole diagnosis: karat lab diagnose.", more)
+		alone("more", "warning", "Findings are left out.", "Look at the whole diagnosis: karat lab diagnose.", more)
 	}
 	isError := func(r sarifResult) bool { return r.Level == "error" }
 	if !isRight(d.Verdict) && !slices.ContainsFunc(run.Results, isError) {
