@@ -13,9 +13,9 @@ import (
 )
 
 // takeFactors gives weights in a GGUF file the factors beside them, a number for each matrix, as llama.cpp's converter
-// writes them beside NVFP4 (_repack_nvfp4 and _flush_nvfp4_experts in conversion/base.py), and as its reader takes them
-// beside weights of all types (load_tensors in llama-model.cpp). Factors that the model itself applies stay. Scales of
-// activations are set aside.
+// writes factors beside NVFP4 (_repack_nvfp4 and _flush_nvfp4_experts in conversion/base.py), and as its reader takes
+// them beside weights of all types (load_tensors in llama-model.cpp). Factors that the model itself applies stay.
+// Scales of activations are set aside.
 func takeFactors(c *weights) error {
 	aside := 0
 	for _, name := range slices.Clone(c.set.Names) {

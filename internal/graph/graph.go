@@ -5,8 +5,8 @@
 // holds the dimensions after T.
 //
 // Files, users before the used: stream.go (operations on several streams), state.go (operations with a state), row.go
-// (operations on rows), patch.go (on pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last reader of each value), builder.go (all
-// other operations), attr.go (settings of operations), graph.go.
+// (operations on rows), patch.go (on pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last
+// reader of each value), builder.go (all other operations), attr.go (settings of operations), graph.go.
 package graph
 
 import (

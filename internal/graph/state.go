@@ -28,7 +28,7 @@ func (b Builder) scan(op Op, each int, x, keys *Node, w []*Weight, in ...*Node) 
 	return b.stateful(op, s, x.Shape, w, in...)
 }
 
-// EachDecays reports whether n is a scan whose keys' elements have decays of their own.
+// EachDecays reports whether n is a scan with a decay for each element of a key.
 func (n *Node) EachDecays() bool {
 	a, _ := n.Attr.(ScanAttr)
 	return a.Each

@@ -71,7 +71,7 @@ type Chunk struct {
 	Each bool
 }
 
-// element returns the logs of the j-th element of keys of c, which has Each.
+// element returns the logs of the j-th element of keys of c, with Each.
 func (c *Chunk) element(j int) Chunk {
 	return Chunk{Logs: c.Logs[j*ChunkRows:][:ChunkRows], Rests: c.Rests[j*ChunkRows:][:ChunkRows]}
 }
@@ -146,7 +146,7 @@ func SSMEach(y, state, a []float32, stride int, x, t, in, d, key, query, tmp []f
 	Add(y, y, tmp)
 }
 
-// MeetEach does Meet's work for a head of c, which has Each: with D(i, j) as in D(i), by the logs of element j,
+// MeetEach does Meet's work for a head of c with Each: with D(i, j) as in D(i), by the logs of element j,
 //
 //	p[i] = Σ (D(i, j)*key i[j])*query[j], fused, for j in order
 //

@@ -60,7 +60,7 @@ type Heads struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turns  map[bool]graph.RoPEAttr // of layers that slide, and of others
+	turns  map[bool]graph.RoPEAttr // of sliding layers, and of others
 	Embed  *graph.Weight           `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer                 `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight           `gguf:"output_norm" hf:"model.norm"`

@@ -301,7 +301,7 @@ func (p *planner) keep(l *lowered, count, first int, of binding) {
 		stateOf(l.node.State, true), slotsOf, of)
 }
 
-// lowerEachScan lowers a scan whose keys' elements decay by themselves.
+// lowerEachScan lowers a scan with a decay for each element of a key.
 func lowerEachScan(p *planner, l *lowered) {
 	n, delta, heads, size := l.node, l.node.Op == graph.DeltaScan, l.node.Shape[0], l.node.Shape[1]
 	in := make([]gpu.Buffer, len(n.In))

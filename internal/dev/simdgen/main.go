@@ -1,5 +1,5 @@
 // The gen command writes the headers words_amd64.h and words_arm64.h of package
-// simd: instructions that Go's assembler lacks, as macros of data. It also writes the
+// simd: instructions that Go's assembler lacks, as macros of data. The program also writes the
 // kernels of the tier wasm, a module of its own. Run it there:
 //
 //	go generate ./internal/simd

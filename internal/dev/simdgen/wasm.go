@@ -280,7 +280,7 @@ var (
 
 	shrB, shlH, shrH                      = vector(109), vector(139), vector(141)
 	narrowS, narrowU                      = vector(133), vector(134)              // dwords to words
-	lowB, lowS, lowU                      = vector(135), vector(167), vector(169) // signed bytes to words, words to dwords
+	lowB, lowS, lowU                      = vector(135), vector(167), vector(169) // signed bytes and words widened
 	shlI, sarI, shrI                      = vector(171), vector(172), vector(173)
 	addI, subI, mulI                      = vector(174), vector(177), vector(181)
 	lessU                                 = vector(58)

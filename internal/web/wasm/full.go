@@ -15,7 +15,7 @@ import (
 // splits says whether conversations' answers are split into reasoning, calls of tools and text.
 const splits = true
 
-// moreOf returns the functions of a model that the npm package alone has: the page's program has no room for them.
+// moreOf returns the functions of a model in the npm package alone: the page's program has no room for more.
 func moreOf(m *model) map[string]func([]js.Value) (any, error) {
 	return map[string]func([]js.Value) (any, error){"embed": m.embed, "verify": m.verify}
 }
