@@ -17,6 +17,7 @@ var Family = family.Family{
 			"top_k_experts": 8., "scoring_func": "sigmoid"}}},
 	Fixed: map[string]any{"hidden_act": "silu", "scoring_func": "sigmoid", "use_routing_bias": true,
 		"use_qk_norm": true, "qk_norm_type": "per_layer", "shared_intermediate_size": 0., "attention_bias": false},
+	Coarse: func(family.Settings) float64 { return 1.5e-3 }, // rows that change their experts
 	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
 		"use_mtp", "num_mtp_modules", "mtp_transformer_layers", "scoring_func"},
 	FromConfig: func(s family.Settings, f *family.File) {

@@ -17,6 +17,7 @@ var Family = family.Family{
 			"router_jitter_noise": 0.01}}},
 	Fixed:  map[string]any{"hidden_act": "silu", "tie_word_embeddings": false, "router_jitter_noise": 0.01},
 	Absent: map[string]any{"sliding_window": 0.},
+	Coarse: func(family.Settings) float64 { return 8.6e-3 }, // rows that change their experts
 	Idle:   []string{"input_jitter_noise", "output_router_logits", "router_aux_loss_coef"},
 	FromConfig: func(s family.Settings, f *family.File) {
 		for _, key := range []string{"rope_scaling", "rope_parameters"} {

@@ -65,8 +65,8 @@ func (r *reader) readPattern() {
 
 // ofLayers returns a key's numbers of the model's layers, without those of layers behind the last.
 func ofLayers(r *reader, n []float64) []float64 {
-	if all, _ := r.number("block_count"); float64(len(n)) == all {
-		n = n[:min(len(n), max(r.Values.Int("num_hidden_layers"), 0))]
+	if layers := len(n) - r.behind; layers >= 0 && layers == r.Values.Int("num_hidden_layers") {
+		n = n[:layers]
 	}
 	return n
 }

@@ -77,7 +77,7 @@ func (r *reader) readNextLayers() {
 		r.errorf("nextn_predict_layers", "is %v, expected less than the %v layers", n, layers)
 		return
 	}
-	r.Values["num_hidden_layers"] = layers - n
+	r.Values["num_hidden_layers"], r.behind = layers-n, int(n)
 	if !r.Family.Model.Reads(next) { // the model sets the layers aside
 		for _, name := range slices.Clone(r.set.Names) {
 			layer, ok := strings.CutPrefix(name, "blk.")

@@ -19,6 +19,7 @@ type reader struct {
 	meta
 	set     *tensor.Set
 	fullDim float64 // head size of full layers
+	behind  int     // layers behind the last
 }
 
 // meta reads a family's metadata and remembers the keys it has read.

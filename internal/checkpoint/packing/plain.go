@@ -31,13 +31,12 @@ func (p *plain) weight(m *module) (t tensor.Tensor, err error) {
 
 // apply joins the bytes of NAME_blocks and NAME_scales into a tensor NAME.
 func (p *plain) apply(all []tensor.Tensor, file func(name string) string) (u Unpacked, err error) {
-	bytes, modules := map[string]tensor.Tensor{}, map[string]*module{}
+	bytes, scaled := map[string]tensor.Tensor{}, map[string]bool{}
 	for _, t := range all {
 		name, ending := split(t.Name)
-		if modules[name] == nil {
-			modules[name] = &module{name: name, parts: map[string]tensor.Tensor{}}
+		if kinds[ending] == ofCodes {
+			scaled[name] = true
 		}
-		modules[name].parts[ending] = t
 		if method := ofParts[t.Name[strings.LastIndexByte(t.Name, '.')+1:]]; method != "" {
 			return u, fmt.Errorf("%s: tensor %s: %w", file(t.Name), t.Name, refuse(method, ""))
 		}
@@ -57,9 +56,8 @@ func (p *plain) apply(all []tensor.Tensor, file func(name string) string) (u Unp
 		if name, ok := strings.CutSuffix(t.Name, "_scales"); ok && bytes[name+"_blocks"].Shape != nil {
 			continue
 		}
-		of, ending := split(t.Name)
-		if m := modules[of]; kinds[ending] == codesPart && m.scaled() && !t.DType.Float() {
-			_, err := p.weight(m)
+		if of, ending := split(t.Name); kinds[ending] == codesPart && scaled[of] && !t.DType.Float() {
+			_, err := p.weight(moduleOf(of, all))
 			return u, fmt.Errorf("%s: tensor %s: %w", file(t.Name), t.Name, err)
 		}
 		u.Tensors = append(u.Tensors, t)
@@ -81,4 +79,15 @@ func microscaled(name string, blocks, scales tensor.Tensor) (t tensor.Tensor, er
 	}
 	t.Name = name
 	return t, nil
+}
+
+// moduleOf returns a module with its parts.
+func moduleOf(name string, all []tensor.Tensor) *module {
+	m := &module{name: name, parts: map[string]tensor.Tensor{}}
+	for _, t := range all {
+		if of, ending := split(t.Name); of == name {
+			m.parts[ending] = t
+		}
+	}
+	return m
 }
