@@ -161,16 +161,6 @@ func (m *module) codes() string {
 	return ""
 }
 
-// scaled reports whether a part tells how codes are read.
-func (m *module) scaled() bool {
-	for ending := range m.parts {
-		if kinds[ending] == ofCodes {
-			return true
-		}
-	}
-	return false
-}
-
 // guess names the packing whose parts m has, and the parts.
 func (m *module) guess() string {
 	has := func(endings ...string) bool {
