@@ -56,7 +56,7 @@ func TestModule(t *testing.T) {
 	t.Parallel()
 	p, dir := open(t), packaged(t)
 	model := append([]byte("GGUF"), bytes.Repeat([]byte{7}, 3_000_000)...)
-	books := &shelf{data: model, breaks: true}
+	books := &shelf{data: model, breaks: true, met: make(chan struct{}, 1)}
 	other := httptest.NewServer(books)
 	defer other.Close()
 	serve := func(more string) *httptest.Server {
@@ -80,7 +80,7 @@ func TestModule(t *testing.T) {
 	defer cdn.Close()
 	sum := sha256.Sum256(model)
 	p.visit(site.URL)
-	script := strings.NewReplacer("{{model}}", other.URL+"/tiny.gguf", "{{sum}}", hex.EncodeToString(sum[:]), "{{cdn}}", cdn.URL).Replace(moduleScript)
+	script := strings.NewReplacer("{{model}}", other.URL+"/tiny.gguf", "{{met}}", other.URL+"/met", "{{sum}}", hex.EncodeToString(sum[:]), "{{cdn}}", cdn.URL).Replace(moduleScript)
 	for _, x := range do[[]string](p, script) {
 		t.Error(x)
 	}
@@ -97,7 +97,7 @@ const moduleScript = `
 	const { load, kept, remove } = await import('/index.js'), wrong = [], is = (what, got, want) => { if (JSON.stringify(got) !== JSON.stringify(want)) wrong.push(what + ': ' + JSON.stringify(got) + ', want ' + JSON.stringify(want)) };
 	const refused = async (what, kind, f) => { try { await f(); wrong.push(what + ' is not refused') } catch (e) { is(what + ' (' + e.message + ')', e.kind ?? e.name, kind) } };
 	const told = new Set();
-	const model = await load({ url: '{{model}}', sha256: '{{sum}}', onProgress: e => told.add(e.what) });
+	const model = await load({ url: '{{model}}', sha256: '{{sum}}', onProgress: e => { told.add(e.what); if (e.have) fetch('{{met}}') } });
 	is('progress', [...told].sort(), ['check', 'download', 'model', 'program']);
 	is('info', [model.info.name, model.info.backend, model.info.sha256], ['tiny.gguf', 'cpu', '{{sum}}']);
 	const messages = [{ role: 'user', content: 'What is the color?' }], said = 'The sky is <b>blue</b> & wide.';

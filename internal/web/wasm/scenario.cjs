@@ -41,7 +41,10 @@ const said = async (promise) => {
 		});
 		out.tokens = tokens;
 		out.chat = await m.generate(chat, greedy);
-		out.busy = (await Promise.allSettled([m.generate(chat, greedy), said(m.tokenize('a'))]))[1].value;
+		const held = new AbortController(); // a few tokens are made before the program looks up
+		out.busy = (await Promise.allSettled([
+			m.generate('func main() {', {maxTokens: 200, signal: held.signal, sampling: {temperature: 0}}),
+			said(m.tokenize('a')).finally(() => held.abort())]))[1].value;
 		const abort = new AbortController();
 		out.aborted = await m.generate('func main() {', {maxTokens: 200, signal: abort.signal, sampling: {temperature: 0}}, () => setTimeout(() => abort.abort()));
 		const long = new AbortController();
