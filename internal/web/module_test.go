@@ -97,7 +97,7 @@ const moduleScript = `
 	const { load, kept, remove } = await import('/index.js'), wrong = [], is = (what, got, want) => { if (JSON.stringify(got) !== JSON.stringify(want)) wrong.push(what + ': ' + JSON.stringify(got) + ', want ' + JSON.stringify(want)) };
 	const refused = async (what, kind, f) => { try { await f(); wrong.push(what + ' is not refused') } catch (e) { is(what + ' (' + e.message + ')', e.kind ?? e.name, kind) } };
 	const told = new Set();
-	const model = await load({ url: '{{model}}', sha256: '{{sum}}', onProgress: e => { told.add(e.what); if (e.have) fetch('{{met}}') } });
+	const model = await load({ url: '{{model}}', sha256: '{{sum}}', onProgress: e => { told.add(e.what); if (e.what === 'download') fetch('{{met}}') } });
 	is('progress', [...told].sort(), ['check', 'download', 'model', 'program']);
 	is('info', [model.info.name, model.info.backend, model.info.sha256], ['tiny.gguf', 'cpu', '{{sum}}']);
 	const messages = [{ role: 'user', content: 'What is the color?' }], said = 'The sky is <b>blue</b> & wide.';
