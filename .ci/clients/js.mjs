@@ -42,7 +42,7 @@ export async function use(): Promise<string | null> {
 `);
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: { strict: true, noEmit: true, exactOptionalPropertyTypes: false, noUncheckedIndexedAccess: true, module: 'esnext', moduleResolution: 'bundler', target: 'es2022', lib: ['es2023', 'dom', 'dom.iterable', 'esnext.disposable'], types: [], skipLibCheck: true, paths: { karat: ['./index.d.ts'], 'karat/ai-sdk': ['./ai-sdk.d.ts'] } }, files: ['use.ts', 'index.d.ts', 'ai-sdk.d.ts'] }));
   try {
-    execFileSync(process.execPath, [join(process.cwd(), 'node_modules/typescript/bin/tsc'), '-p', folder], { encoding: 'utf8' });
+    execFileSync(process.execPath, [join(import.meta.dirname, 'node_modules/typescript/bin/tsc'), '-p', folder], { encoding: 'utf8' });
   } catch (e) {
     throw new Error(e.stdout + e.stderr);
   }
