@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestMCPFlags: the tools' flags are those of their commands.
+// TestMCPFlags: each tool's command has the flags that the tool gives.
 func TestMCPFlags(t *testing.T) {
 	for _, tool := range labTools {
 		c, _, err := newRootCommand().Find([]string{"lab", tool.command[0]})
