@@ -51,7 +51,7 @@ func openFolder(dir string) (*Checkpoint, error) {
 // Configured returns a model with the settings of a config.json, and without tensors or text.
 func Configured(config []byte) (*Checkpoint, error) {
 	c := newCheckpoint("", HuggingFace)
-	if err := hf.Read(c.Model, config); err != nil {
+	if err := hf.Read(c.Model, hf.Finite(config)); err != nil {
 		return nil, err
 	}
 	return c, c.Validate(0)

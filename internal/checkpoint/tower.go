@@ -26,7 +26,7 @@ func newTower(kind *family.Tower, m *settings.Model, f Format) *Tower {
 
 // ConfiguredTower returns the tower of a config.json, without tensors; nil for a model that sees nothing.
 func ConfiguredTower(config []byte) (*Tower, error) {
-	kind, m, err := hf.Tower("", config)
+	kind, m, err := hf.Tower("", hf.Finite(config))
 	if kind == nil || err != nil {
 		return nil, err
 	}

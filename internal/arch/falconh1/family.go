@@ -18,7 +18,7 @@ var Family = family.Family{
 	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false, "projectors_bias": false, "mlp_bias": false},
 	Absent: map[string]any{"multipliers_folded": true},
 	Idle: []string{"mamba_expand", "mamba_chunk_size", "mamba_d_ssm", "mamba_norm_before_gate", "mamba_use_mlp",
-		"num_logits_to_keep", "multipliers_folded",
+		"num_logits_to_keep", "multipliers_folded", "mlp_expansion_factor",
 		// GGUF has the multipliers in the values of tensors, beyond a reader's reach.
 		"embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier",
 		"ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},

@@ -21,7 +21,7 @@ var Family = family.Family{
 	Fixed:  map[string]any{"hidden_act": "silu", "mamba_proj_bias": false},
 	Absent: map[string]any{"embedding_multiplier": 1., "residual_multiplier": 1., "logits_scaling": 1.},
 	Idle: []string{"max_position_embeddings", "mamba_expand", "mamba_chunk_size", "output_router_logits",
-		"router_aux_loss_coef", "normalization_function", "init_method"},
+		"router_aux_loss_coef", "normalization_function", "init_method", "time_step_min", "time_step_max"},
 	FromConfig: normal,
 	ToConfig:   spell,
 	FromGGUF:   family.PlainScale,

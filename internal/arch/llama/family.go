@@ -25,8 +25,9 @@ var Family = family.Family{
 				"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
 				"max_position_embeddings": 131072., "num_key_value_heads": 8., "num_experts": 8., "top_k_experts": 2.}},
 	},
-	Fixed:    map[string]any{"hidden_act": "silu"},
-	Idle:     []string{"is_llama_config", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise"},
+	Fixed: map[string]any{"hidden_act": "silu"},
+	Idle: []string{"output_router_logits", "router_aux_loss_coef", "router_jitter_noise", // and of SmolVLM's text:
+		"is_llama_config", "pixel_shuffle_factor", "perceiver_config", "_flash_attn_2_enabled"},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"num_experts": {"num_local_experts"}, "top_k_experts": {"num_experts_per_tok"}},
 

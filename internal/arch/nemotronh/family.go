@@ -105,7 +105,7 @@ var (
 		"mamba_proj_bias": false, "mlp_bias": false, "attention_bias": false}
 	idle = []string{"max_position_embeddings", "expand", "chunk_size", "mamba_ssm_cache_dtype", "num_logits_to_keep",
 		"residual_in_fp32", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels",
-		"hybrid_override_pattern", "rope_theta", "partial_rotary_factor"} // nothing turns
+		"num_query_groups", "hybrid_override_pattern", "rope_theta", "partial_rotary_factor"} // nothing turns
 	limits    = family.ScanLimits("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
 	spellings = map[string][]string{"rms_norm_eps": {"layer_norm_epsilon", "norm_eps"},
 		"num_experts":   {"n_routed_experts"},

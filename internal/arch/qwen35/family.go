@@ -134,8 +134,9 @@ var NextFamily = family.Family{
 
 // Settings of all.
 var (
-	fixed = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true}
-	idle  = []string{"full_attention_interval", "mtp_use_dedicated_embeddings",
+	fixed = map[string]any{"hidden_act": "silu", "mrope_interleaved": true, "attn_output_gate": true,
+		"output_gate_type": "silu"} // the last of scans, Qwen 3.6's
+	idle = []string{"full_attention_interval", "mtp_use_dedicated_embeddings",
 		"mamba_ssm_dtype", "partial_rotary_factor"}
 	kinds = map[string]string{family.LinearAttention: family.LinearAttention,
 		family.FullAttention: family.FullAttention}

@@ -20,6 +20,7 @@ var Family = family.Family{
 		"num_key_value_heads": 4., "no_rope_layer_interval": 4.}}},
 	Fixed: map[string]any{"hidden_act": "silu", "no_rope_layer_interval": 4., "mlp_bias": false,
 		"use_sliding_window": false},
+	Idle:       []string{"max_window_layers"}, // of windows, which the family lacks
 	FromConfig: interval,
 	Limits:     []family.Limit{{Key: "no_rope_layer_interval", Max: 1 << 10, Rule: family.Whole}},
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 2e6}},

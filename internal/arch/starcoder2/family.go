@@ -16,8 +16,10 @@ var Family = family.Family{
 		Defaults: map[string]any{
 			"layer_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true,
 			"max_position_embeddings": 4096., "num_key_value_heads": 2., "use_bias": true}}},
-	Fixed:    map[string]any{"hidden_act": "gelu_pytorch_tanh", "norm_type": "layer_norm", "mlp_type": "default"},
-	Idle:     []string{"residual_dropout", "embedding_dropout", "rms_norm_eps"},
+	Fixed: map[string]any{"hidden_act": "gelu_pytorch_tanh", "norm_type": "layer_norm", "mlp_type": "default"},
+	Idle: []string{"residual_dropout", "embedding_dropout", "rms_norm_eps", // and of StarCoder 1's class:
+		"activation_function", "layer_norm_epsilon", "scale_attn_weights", "attention_softmax_in_fp32",
+		"scale_attention_softmax_in_fp32"},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"layer_norm_eps": {"norm_epsilon"}},
 	Without:  []string{"rms_norm_eps"},

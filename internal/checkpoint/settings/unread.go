@@ -90,7 +90,8 @@ var idle = Words(`architectures model_type transformers_version torch_dtype dtyp
 	typical_p repetition_penalty length_penalty diversity_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
 	num_beams num_beam_groups num_return_sequences early_stopping max_length min_length output_scores
 	return_dict_in_generate remove_invalid_values exponential_decay_length_penalty unsloth_fixed unsloth_version
-	transformers.js_config quantization_config quantization compression_config`)
+	transformers.js_config quantization_config quantization compression_config vision_config image_token_id
+	video_token_id vision_token_id vision_start_token_id vision_end_token_id`)
 
 // Idle reports whether no forward pass reads a setting in the file's spelling, or the setting is converted all the
 // same.
