@@ -118,9 +118,9 @@ func (s *Spec) rowwise(e *Eval, in [][]float64, rows []int) ([]float64, error) {
 		return s.Rotate(e, x, rows), nil
 	case graph.Route:
 		if e.num != nil && e.num.Ties {
-			return s.route(e, x, e.num)
+			return s.route(e, x, rows, e.num)
 		}
-		return s.route(e, x, e.routing)
+		return s.route(e, x, rows, e.routing)
 	case graph.Experts:
 		return s.experts(e, x, in[1])
 	case graph.View:

@@ -7,9 +7,9 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 )
 
-// route returns k pairs of an expert's index and its weight for each row of scores, by the node's weights w.
-// Equal scores go to the lower index; a NaN counts as the lowest score.
-func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error) {
+// route returns k pairs of an expert's index and its weight for each row of scores, by the node's weights w. The rows
+// are positions, nil where they do not matter. Equal scores go to the lower index; a NaN counts as the lowest score.
+func (s *Spec) route(e *Eval, scores []float64, rows []int, num *Numerics) ([]float64, error) {
 	n := *s.Node
 	n.W, n.Attr = s.W, s.Route.Rule
 	scale, bias, err := e.routeWeights(&n)
@@ -18,22 +18,16 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 	}
 	count, k := n.In[0].Shape.Size(), n.Shape[0]
 	y := make([]float64, 0, len(scores)/count*n.Shape.Size())
-	for r := 0; r < len(scores); r += count {
-		row := scores[r : r+count]
+	for i := range len(scores) / count {
+		row := scores[i*count : (i+1)*count]
 		p := num.weighed(s.Route.Rule.Weigh, row)
-		by := row // the choice's score: p rises with the score
-		if hasTies := num != nil && num.Ties; hasTies || bias != nil || s.Route.Rule.Best > 1 {
-			if by = slices.Clone(p); hasTies {
-				if s.Route.Rule.Weigh == graph.SoftmaxChosen {
-					num.softmax(by, math.Inf(-1))
-				}
-				num.store(by)
-			}
-			for i, b := range bias {
-				by[i] = num.round(by[i] + b)
-			}
+		order, at := num.choose(num.ranked(s.Route.Rule, row, p, bias), s.Route), len(y)
+		if s.Route.Leans != nil && rows != nil {
+			moved := slices.Clone(row)
+			s.Route.Leans(rows[i], order, moved)
+			order = num.choose(num.ranked(s.Route.Rule, moved, num.weighed(s.Route.Rule.Weigh, moved), bias), s.Route)
 		}
-		chosen, at := num.choose(by, s.Route)[:k], len(y)
+		chosen := order[:k]
 		for i, w := range num.weights(p, chosen, s.Route.Rule) {
 			if scale != nil {
 				w *= scale[chosen[i]]
@@ -46,6 +40,25 @@ func (s *Spec) route(e *Eval, scores []float64, num *Numerics) ([]float64, error
 		}
 	}
 	return y, nil
+}
+
+// ranked returns the numbers by which experts are chosen: p, the result of weighed, rises with the scores.
+func (num *Numerics) ranked(rule graph.RouteAttr, scores, p, bias []float64) []float64 {
+	hasTies := num != nil && num.Ties
+	if !hasTies && bias == nil && rule.Best <= 1 {
+		return scores
+	}
+	by := slices.Clone(p)
+	if hasTies {
+		if rule.Weigh == graph.SoftmaxChosen {
+			num.softmax(by, math.Inf(-1))
+		}
+		num.store(by)
+	}
+	for i, b := range bias {
+		by[i] = num.round(by[i] + b)
+	}
+	return by
 }
 
 // routeWeights returns a Route's scale by expert and bias, nil for none.

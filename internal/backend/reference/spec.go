@@ -66,6 +66,8 @@ type Route struct {
 	Rule       graph.RouteAttr
 	BiasWeighs bool // whether the bias is in the weights as well
 	Zeroed     bool // whether experts of dropped groups have the score 0
+	// Leans changes the scores by which the experts of a row are chosen, not weighed, given their order; nil for none.
+	Leans func(row int, order []int, scores []float64)
 }
 
 // Rope is the settings of a RoPE.
@@ -350,7 +352,9 @@ func (s *Spec) gated(e *Eval, in [][]float64) []float64 {
 }
 
 // RouteBy returns a Route's pairs of index and weight for scores.
-func (s *Spec) RouteBy(e *Eval, scores []float64) ([]float64, error) { return s.route(e, scores, nil) }
+func (s *Spec) RouteBy(e *Eval, scores []float64) ([]float64, error) {
+	return s.route(e, scores, nil, nil)
+}
 
 // combine adds or multiplies two inputs, or an input and a weight repeated over the rows.
 func (s *Spec) combine(e *Eval, in [][]float64) ([]float64, error) {

@@ -83,9 +83,14 @@ func TestPictures(t *testing.T) {
 			}
 		}
 	}
+	tiled := seeing(t, "smolvlm", 3)
 	for match, want := range map[string]string{"tower.norm_joined": "tower.norm_joined", "image_stale": "image_stale",
-		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale"} {
-		r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{Pictures}, Seed: 3, Match: match})
+		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale", "no whole": "image_tiles=no whole"} {
+		of := m
+		if match == "no whole" {
+			of = tiled
+		}
+		r, err := Run(t.Context(), Options{Models: []*Model{of}, Conditions: []Condition{Pictures}, Seed: 3, Match: match})
 		if err != nil {
 			t.Fatal(err)
 		}

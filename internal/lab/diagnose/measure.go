@@ -278,69 +278,6 @@ func (m *measurement) holds(eq *equation, base *attempt, more reference.Edits) (
 	return errors, true, nil
 }
 
-// noise returns the floors of rows. Where got, the engine's rows if there are any, lies above the floors, but not far,
-// more arms measure the floors again. A few arms may all miss the rounding of a row in which large terms cancel, as in
-// scans and in norms of scans.
-func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, rows []int,
-	want, got []float64) ([]float64, error) {
-	noise, err := m.floors(p, n, edits, rows, want, m.engine.arms[p])
-	if err != nil || got == nil {
-		return noise, err
-	}
-	w := n.Shape.Size()
-	var places, close []int
-	var values []float64
-	for k, row := range rows {
-		x := rowError{residual: m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]), floor: noise[k]}
-		if x.ratio() > excess && x.ratio() < borderline {
-			places, close, values = append(places, k), append(close, row), append(values, want[k*w:(k+1)*w]...)
-		}
-	}
-	if len(close) == 0 {
-		return noise, nil
-	}
-	var arms []*reference.Eval
-	for _, num := range m.engine.class.extraArms() {
-		arms = append(arms, p.eval(m.dump.model, p.known, num).With(m.engine.edits))
-	}
-	more, err := m.floors(p, n, edits, close, values, arms)
-	for i, k := range places {
-		if err == nil {
-			noise[k] = max(noise[k], more[i])
-		}
-	}
-	return noise, err
-}
-
-// floors returns the distance rounding alone may put between rows of want, n's values by its equation, and an
-// engine's rows: the worst of the arms, and no less than most rows have. A row whose rounding happens to be small
-// in all arms may have more.
-func (m *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want []float64,
-	arms []*reference.Eval) ([]float64, error) {
-	noise := make([]float64, len(rows))
-	w := n.Shape.Size()
-	for _, arm := range arms {
-		if len(edits) > 0 {
-			arm = arm.With(edits)
-		}
-		got, err := arm.Compute(n, rows)
-		if err != nil {
-			return nil, err
-		}
-		for k := range rows {
-			// An arm that overflows tells nothing.
-			if d := m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]); !infinite(d) {
-				noise[k] = max(noise[k], d)
-			}
-		}
-	}
-	least := max(ninthDecile(noise), float32Step)
-	for k := range noise {
-		noise[k] = max(noise[k], least)
-	}
-	return noise, nil
-}
-
 // distance returns how far a row of n's values lies from another. Logits are the same if they differ by a constant,
 // unless a cap comes between. Where neither row has a number nothing is compared: a NaN makes more NaNs, which is
 // no fault of the nodes that read it.

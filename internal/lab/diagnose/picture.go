@@ -328,45 +328,69 @@ func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
 	return d, nil
 }
 
-// add prepares the pictures of p as the model does, or in the engine's size where the dump says another one, and adds
-// the engine's patches.
+// add prepares the pictures of p as the model does, or in the engine's size or with its tiles where the dump says
+// others, and adds the engine's patches.
 func (s *sightings) add(o *Options, p *lab.Prompt) (shown []*lab.Shown, err error) {
-	patches := p.Floats(lab.Pixels)
-	for i := range p.Pictures {
-		x := sighted{}
-		if x.data, err = p.Pictures[i].Read(filepath.Dir(o.Dump.Path)); err != nil {
-			return nil, fmt.Errorf("prompt %d: %w", p.Index, err)
+	patches, folder := p.Floats(lab.Pixels), filepath.Dir(o.Dump.Path)
+	shown, all, count, err := s.show(folder, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range mistake.Looks(s.m) {
+		if l.Op != "Tiles" || count == len(patches) || len(patches) == 0 {
+			continue
 		}
-		e, err := mistake.See(s.m, x.data, "")
-		if err != nil {
-			return nil, fmt.Errorf("prompt %d: %s: %w", p.Index, p.Pictures[i].Path, err)
+		if x, more, n, err := s.show(folder, p, l); err == nil && n == len(patches) {
+			shown, all, count = x, more, n
 		}
-		if g := p.Pictures[i].Grids; len(g) == 1 && len(e.Tiles) == 1 &&
-			(g[0][0] != e.Tiles[0].Grid.Height || g[0][1] != e.Tiles[0].Grid.Width) {
-			patch := s.m.Takes().Patch
-			x.size = [2]int{g[0][1] * patch, g[0][0] * patch}
-			if e, err = mistake.See(s.m, x.data, "", mistake.OfSize(x.size[0], x.size[1])); err != nil {
-				return nil, fmt.Errorf("prompt %d: %s: %w", p.Index, p.Pictures[i].Path, err)
+	}
+	for i, x := range all {
+		if rowsOfTiles(shown[i]) > len(patches) {
+			continue
+		}
+		for _, t := range shown[i].Tiles {
+			rows := patches[:len(t.Tokens)]
+			x.rows, patches = append(x.rows, rows...), patches[len(rows):]
+			for k, at := range s.m.Raster(&t) {
+				x.rows[len(x.rows)-len(rows)+k] = rows[at]
 			}
 		}
-		shown = append(shown, e)
-		count := 0
-		for _, t := range e.Tiles {
-			count += len(t.Tokens)
-		}
-		if count <= len(patches) {
-			for _, t := range e.Tiles {
-				rows := patches[:len(t.Tokens)]
-				x.rows, patches = append(x.rows, rows...), patches[len(rows):]
-				for k, at := range s.m.Raster(&t) {
-					x.rows[len(x.rows)-len(rows)+k] = rows[at]
-				}
-			}
-			s.all = append(s.all, x)
-		}
+		s.all = append(s.all, x)
 	}
 	slices.SortStableFunc(s.all, func(a, b sighted) int { return len(a.rows) - len(b.rows) })
 	return shown, nil
+}
+
+// rowsOfTiles returns the number of a picture's patches.
+func rowsOfTiles(s *lab.Shown) (n int) {
+	for _, t := range s.Tiles {
+		n += len(t.Tokens)
+	}
+	return n
+}
+
+// show prepares the pictures of p by looks, in the engine's size where the dump says another one, and counts their
+// patches.
+func (s *sightings) show(folder string, p *lab.Prompt, looks ...*mistake.Look) (shown []*lab.Shown, all []sighted,
+	count int, err error) {
+	for i := range p.Pictures {
+		x := sighted{}
+		if x.data, err = p.Pictures[i].Read(folder); err != nil {
+			return nil, nil, 0, fmt.Errorf("prompt %d: %w", p.Index, err)
+		}
+		e, err := mistake.See(s.m, x.data, "", looks...)
+		if g := p.Pictures[i].Grids; err == nil && len(g) == 1 && len(e.Tiles) == 1 &&
+			(g[0][0] != e.Tiles[0].Grid.Height || g[0][1] != e.Tiles[0].Grid.Width) {
+			patch := s.m.Takes().Patch
+			x.size = [2]int{g[0][1] * patch, g[0][0] * patch}
+			e, err = mistake.See(s.m, x.data, "", mistake.OfSize(x.size[0], x.size[1]))
+		}
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("prompt %d: %s: %w", p.Index, p.Pictures[i].Path, err)
+		}
+		shown, all, count = append(shown, e), append(all, x), count+rowsOfTiles(e)
+	}
+	return shown, all, count, nil
 }
 
 // see sets the rows of p's pictures: what the tower makes of the engine's own values, tile by tile. It returns a

@@ -65,3 +65,30 @@ func TestTies(t *testing.T) {
 		}
 	}
 }
+
+// TestExchanged accuses no right engine with 8-bit activations, of whose layers alone the outputs are known, where two
+// experts whose scores rounding moves past each other change places.
+func TestExchanged(t *testing.T) {
+	m := tiny(t, "tiny-gemma4-moe")
+	exchanges := 0
+	dump := m.edited(t, "activations=q8_256", func(n *graph.Node) reference.Edit {
+		if n.Op != graph.Route {
+			return nil
+		}
+		return func(s *reference.Spec) {
+			s.Route.Leans = func(row int, order []int, scores []float64) {
+				last, next := order[n.Shape[0]-1], order[n.Shape[0]]
+				if gap := scores[last] - scores[next]; gap < 1e-4 {
+					scores[last], scores[next] = scores[next], scores[last]
+					exchanges++
+				}
+			}
+		}
+	}, m.texts(t, "a b c d e f g h i j k l m n o p"))
+	if exchanges == 0 {
+		t.Fatal("no experts change places")
+	}
+	if d := m.diagnose(t, outputs(dump), nil); !good(d.Verdict) || len(suspicions(d)) > 0 {
+		t.Errorf("%d exchanges: %s", exchanges, say(d))
+	}
+}

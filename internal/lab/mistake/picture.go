@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/image"
 	"github.com/karat-run/karat/internal/image/jpeg"
@@ -88,7 +89,7 @@ func See(m *vision.Model, data []byte, library image.Resizer, looks ...*Look) (*
 	if err != nil {
 		return nil, err
 	}
-	if s.marks != nil {
+	if p.Marks = slices.DeleteFunc(p.Marks, func(x family.Mark) bool { return x.To > p.Rows }); s.marks != nil {
 		s.marks(p)
 	}
 	x := &lab.Shown{Picture: p, Tiles: m.Tiles(p)}

@@ -1,0 +1,150 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+
+	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/graph"
+)
+
+// noise returns the floors of rows. Where got, the engine's rows if there are any, lies above the floors, but not far,
+// more arms measure the floors again. A few arms may all miss the rounding of a row in which large terms cancel, as in
+// scans and in norms of scans. Wherever got lies above, experts may have changed places.
+func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, rows []int,
+	want, got []float64) ([]float64, error) {
+	noise, err := m.floors(p, n, edits, rows, want, m.engine.arms[p])
+	if err != nil || got == nil {
+		return noise, err
+	}
+	w := n.Shape.Size()
+	ratio := func(k int) float64 {
+		return rowError{residual: m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]), floor: noise[k]}.ratio()
+	}
+	raise := func(places []int, arms []*reference.Eval) {
+		if len(places) == 0 {
+			return
+		}
+		var some []int
+		var values []float64
+		for _, k := range places {
+			some, values = append(some, rows[k]), append(values, want[k*w:(k+1)*w]...)
+		}
+		if more, err := m.floors(p, n, edits, some, values, arms); err == nil {
+			for i, k := range places {
+				noise[k] = max(noise[k], more[i])
+			}
+		}
+	}
+	var off, close []int
+	for k := range rows {
+		if r := ratio(k); r > excess {
+			if off = append(off, k); r < borderline {
+				close = append(close, k)
+			}
+		}
+	}
+	var arms []*reference.Eval
+	for _, num := range m.engine.class.extraArms() {
+		arms = append(arms, p.eval(m.dump.model, p.known, num).With(m.engine.edits))
+	}
+	raise(close, arms)
+	if off = slices.DeleteFunc(off, func(k int) bool { return ratio(k) <= excess }); len(off) > 0 {
+		raise(m.tied(p, n, edits, rows, off))
+	}
+	return noise, nil
+}
+
+// tied returns those of the places in rows at which rounding may exchange experts of a router before n, and arms in
+// which it does: neighbours in a router's order change places if the arms' scores lie so far apart.
+func (m *measurement) tied(p *prompt, n *graph.Node, edits reference.Edits, rows, places []int) (tied []int,
+	all []*reference.Eval) {
+	center := m.engine.center[p].With(edits)
+	span, _ := center.Span(n)
+	var some []int
+	for _, k := range places {
+		some = append(some, rows[k])
+	}
+	slices.Sort(some)
+	changed := map[int]bool{}
+	const patterns = 4 // by the last two bits of the place in the order: neighbours, and next neighbours
+	leans := make([]reference.Edits, patterns)
+	for _, x := range span {
+		if x.Op != graph.Route {
+			continue
+		}
+		count := x.In[0].Shape.Size()
+		scores, err := center.Value(x.In[0], some)
+		if err != nil {
+			return nil, nil
+		}
+		slack := make([]float64, len(scores))
+		for _, arm := range m.engine.arms[p] {
+			got, err := arm.With(edits).Value(x.In[0], some)
+			for i := 0; err == nil && i < len(got); i++ {
+				slack[i] = max(slack[i], math.Abs(got[i]-scores[i]))
+			}
+		}
+		chosen, err := center.Compute(x, some)
+		if err != nil {
+			return nil, nil
+		}
+		for k := range patterns {
+			lean := reference.Edits{x: {func(s *reference.Spec) {
+				s.Route.Leans = func(row int, order []int, scores []float64) {
+					i, ok := slices.BinarySearch(some, row)
+					for rank, e := range order {
+						if sign := 1 - 2*float64((rank>>(k/2)^k)&1); ok {
+							scores[e] += sign * excess * slack[i*count+e]
+						}
+					}
+				}
+			}}}
+			leans[k] = leans[k].And(lean)
+			got, err := center.With(lean).Compute(x, some)
+			for i := 0; err == nil && i < len(got); i += 2 {
+				if got[i] != chosen[i] {
+					changed[some[i/x.Shape.Size()]] = true
+				}
+			}
+		}
+	}
+	for _, k := range places {
+		if changed[rows[k]] {
+			tied = append(tied, k)
+		}
+	}
+	for _, lean := range leans {
+		all = append(all, m.engine.center[p].With(lean))
+	}
+	return tied, all
+}
+
+// floors returns the distance rounding alone may put between rows of want, n's values by its equation, and an
+// engine's rows: the worst of the arms, and no less than most rows have. A row whose rounding happens to be small
+// in all arms may have more.
+func (m *measurement) floors(p *prompt, n *graph.Node, edits reference.Edits, rows []int, want []float64,
+	arms []*reference.Eval) ([]float64, error) {
+	noise := make([]float64, len(rows))
+	w := n.Shape.Size()
+	for _, arm := range arms {
+		if len(edits) > 0 {
+			arm = arm.With(edits)
+		}
+		got, err := arm.Compute(n, rows)
+		if err != nil {
+			return nil, err
+		}
+		for k := range rows {
+			// An arm that overflows tells nothing.
+			if d := m.distance(n, got[k*w:(k+1)*w], want[k*w:(k+1)*w]); !infinite(d) {
+				noise[k] = max(noise[k], d)
+			}
+		}
+	}
+	least := max(ninthDecile(noise), float32Step)
+	for k := range noise {
+		noise[k] = max(noise[k], least)
+	}
+	return noise, nil
+}
