@@ -57,7 +57,7 @@ var (
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
 	// isLess matches what is left out of the records of families3, to keep these small.
-	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$|linear_attn\.norm\.out$`)
+	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$|linear_attn\.(o_)?norm\.out$`)
 	isBeside = regexp.MustCompile(`mlp\.(act\.|dense_4h_to_h\.)?out$|query_key_value|rotary_emb`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )

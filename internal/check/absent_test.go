@@ -51,6 +51,7 @@ var optional = map[string]map[string]any{
 	"gemma3n":        {"final_logit_softcapping": float32(30)},
 	"modern-bert":    {"rope.freq_base_swa": float32(1e4), "attention.sliding_window_pattern": uint32(3)},
 	"nemotron_h_moe": {"expert_weights_norm": false, "expert_weights_scale": float32(1), "attention.layer_norm_epsilon": nil},
+	"olmo-hybrid":    {"ssm.negative_eigenvalues": false},
 	"olmo2":          {"attention.sliding_window_pattern": uint32(4), "rope.freq_base_swa": ".rope.freq_base"},
 	"stablelm":       {"rope.dimension_count": uint32(32)}, // the head size
 	"starcoder2":     {"attention.sliding_window": nil},

@@ -207,6 +207,8 @@ func TestMLX(t *testing.T) {
 		{"qwen35moe", ".switch_mlp.", nil},
 		{"qwen35", ".switch_mlp.", nil},
 		{"mamba2", ".switch_mlp.", nil},
+		{"olmohybrid", ".switch_mlp.", []string{".input_layernorm", ".attention_layer_norm", ".post_attention_layernorm",
+			".feedforward_layer_norm"}}, // published names
 		{"llama4", ".experts.", nil},
 		{"gpt-oss", ".experts.", nil},
 		{"tiny-gemma4-moe", ".experts.switch_glu.", nil},

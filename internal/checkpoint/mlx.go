@@ -39,7 +39,7 @@ func readMLX(c *weights) error {
 	converted := false
 	for _, name := range c.set.Names {
 		t := c.set.ByName[name]
-		if s := t.Shape; len(s) == 3 && s[1] > 1 && s[2] == 1 && hasEnding(name, []string{".conv1d", ".conv.conv"}) {
+		if s := t.Shape; len(s) == 3 && s[1] > 1 && s[2] == 1 && hasEnding(name, []string{"conv1d", ".conv.conv"}) {
 			t.Shape, converted = tensor.Shape{s[0], 1, s[1]}, true
 			c.set.ByName[name] = t
 		}

@@ -79,6 +79,33 @@ func TestPublishedSettings(t *testing.T) {
 	}
 }
 
+// TestWithoutBase takes a model whose config.json has null for a base, so that nothing turns, to GGUF and back.
+func TestWithoutBase(t *testing.T) {
+	src := configured(t, "olmohybrid", with(config{"rope_parameters": config{"rope_theta": nil}}))
+	file, back := filepath.Join(t.TempDir(), "model.gguf"), filepath.Join(t.TempDir(), "back")
+	run(t, src, file, convert.Options{})
+	run(t, file, back, convert.Options{})
+	b, err := os.ReadFile(filepath.Join(back, "config.json"))
+	var c config
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if _, top := c["rope_theta"]; err != nil || top || !reflect.DeepEqual(c["rope_parameters"], config{"rope_theta": nil}) {
+		t.Errorf("rope_parameters %v, %v", c["rope_parameters"], err)
+	}
+	r := golden.Record(t, "olmohybrid")
+	turned, _ := logits(t, golden.Model(t, "olmohybrid"), r)
+	want, _ := logits(t, src, r)
+	if distance(want[0], turned[0]) < 1e-3 {
+		t.Error("the base of null changes nothing")
+	}
+	for _, path := range []string{file, back} {
+		if got, _ := logits(t, path, r); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: other logits", filepath.Base(path))
+		}
+	}
+}
+
 // TestMistral keeps a window, which llama.cpp's converter loses, and the kind of
 // model that has one.
 func TestMistral(t *testing.T) {

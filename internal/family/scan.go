@@ -9,6 +9,19 @@ func ScanLimits(heads, dim, groups, state, kernel string) []Limit {
 		{state, 1, 1 << 14, whole}, {kernel, 2, 1 << 10, whole}}
 }
 
+// DeltaLimits and DeltaKeys describe the sizes of gated DeltaNets.
+var (
+	DeltaLimits = ScanLimits("linear_num_value_heads", "linear_value_head_dim", "linear_num_key_heads",
+		"linear_key_head_dim", "linear_conv_kernel_dim")
+	DeltaKeys = []Key{
+		{GGUF: "ssm.conv_kernel", Setting: "linear_conv_kernel_dim"},
+		{GGUF: "ssm.state_size", Setting: "linear_key_head_dim"},
+		{GGUF: "ssm.group_count", Setting: "linear_num_key_heads"},
+		{GGUF: "ssm.time_step_rank", Setting: "linear_num_value_heads"},
+		{GGUF: "ssm.inner_size", Setting: "linear_value_head_dim", Kind: Product, Of: "linear_num_value_heads"},
+	}
+)
+
 // ScanHabits returns converters' changes to the weights of Mamba 2's scans.
 func ScanHabits(groups string) []Habit {
 	return []Habit{

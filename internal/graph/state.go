@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/karat-run/karat/internal/tensor"
@@ -12,13 +13,14 @@ func (b Builder) stateful(op Op, s State, shape tensor.Shape, w []*Weight, in ..
 	return b.add(&Node{Op: op, Shape: shape, In: in, W: w, State: &s})
 }
 
-// ScanAttr is how the state of a scan decays.
+// ScanAttr is how the state of a scan decays, and how far DeltaScan corrects it.
 type ScanAttr struct {
-	Each bool // each element of a key has a decay of its own, not each head
+	Each bool    // each element of a key has a decay of its own, not each head
+	Most float64 // of the share of a correction; 0 for 1
 }
 
 // String returns the attribute in Print's form.
-func (ScanAttr) String() string { return "each" }
+func (a ScanAttr) String() string { return (flag("each", a.Each) + set("most", a.Most))[1:] }
 
 // scan records a scan of values x with keys and queries in groups, and so many numbers for each head.
 func (b Builder) scan(op Op, each int, x, keys *Node, w []*Weight, in ...*Node) *Node {
@@ -32,6 +34,12 @@ func (b Builder) scan(op Op, each int, x, keys *Node, w []*Weight, in ...*Node) 
 func (n *Node) EachDecays() bool {
 	a, _ := n.Attr.(ScanAttr)
 	return a.Each
+}
+
+// MostShare returns the limit of a DeltaScan's shares of a correction.
+func (n *Node) MostShare() float64 {
+	a, _ := n.Attr.(ScanAttr)
+	return cmp.Or(a.Most, 1)
 }
 
 // pageRows is the number of a page's rows. The state of a convolution, which is bounded, follows from the rows of one
@@ -116,13 +124,19 @@ func (b Builder) ssm(decay tensor.Shape, a, dtBias, d *Weight, x, dt, bs, cs *No
 // [heads·n], each element of a key decays by itself. (Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464; Kimi Team
 // 2025, arXiv:2510.26692)
 func (b Builder) DeltaScan(decay, bias *Weight, q, k, v, a, beta *Node) *Node {
+	return b.DeltaScanWith(ScanAttr{}, decay, bias, q, k, v, a, beta)
+}
+
+// DeltaScanWith is DeltaScan with Most·sigmoid(beta) for the share of a correction; Each of attr follows from a. Shares
+// above 1 may turn a state's sign. (Grazzi et al. 2024, arXiv:2411.12537)
+func (b Builder) DeltaScanWith(attr ScanAttr, decay, bias *Weight, q, k, v, a, beta *Node) *Node {
 	heads, each := v.Shape[0], 1
-	if a.Shape.Size() != heads {
+	if attr.Each = a.Shape.Size() != heads; attr.Each {
 		each = k.Shape.Last()
 	}
 	n := b.scan(DeltaScan, each, v, k, []*Weight{decay, bias}, q, k, v, a, beta)
-	if each > 1 {
-		n.Attr = ScanAttr{Each: true}
+	if attr != (ScanAttr{}) {
+		n.Attr = attr
 	}
 	b.checkAll(n, tensor.Shape{heads}, tensor.Shape{heads * each})
 	if len(v.Shape) != 2 || len(k.Shape) != 2 || !slices.Equal(q.Shape, k.Shape) || a.Shape.Size() != heads*each ||

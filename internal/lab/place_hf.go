@@ -90,15 +90,15 @@ func (l *placer) hf(name string) spot {
 		return s
 	}
 	n := l.byModule[m]
-	for _, table := range []map[string]string{sameOut, {"mlp": "mlp.experts", "feed_forward": "feed_forward.experts",
-		"mixer": "mixer.o_proj"}} {
+	for _, table := range []map[string]string{sameOut,
+		{"mlp": "mlp.experts", "feed_forward": "feed_forward.experts"}} {
 		if n == nil {
 			n = l.byModule[standIn(m, table)]
 		}
 	}
 	// of modules of any name
-	for _, last := range []string{".out_proj", ".output_linear", ".experts", ".down_proj", ".c_proj", ".dense",
-		".dense_4h_to_h"} {
+	for _, last := range []string{".out_proj", ".o_proj", ".output_linear", ".experts", ".down_proj", ".c_proj",
+		".dense", ".dense_4h_to_h"} {
 		if n == nil {
 			n = l.byModule[m+last]
 		}

@@ -50,6 +50,7 @@ import (
 	nomicbert "github.com/karat-run/karat/internal/arch/nomic-bert"
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/olmoe"
+	"github.com/karat-run/karat/internal/arch/olmohybrid"
 	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/phimoe"
 	"github.com/karat-run/karat/internal/arch/pixtral"
@@ -127,6 +128,7 @@ var Families = []*family.Family{
 	&minimaxm2.Family,
 	&gemma3n.Family,
 	&seedoss.Family,
+	&olmohybrid.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,

@@ -2,6 +2,7 @@ package qwen35
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/karat-run/karat/internal/family"
@@ -23,7 +24,7 @@ var Family = family.Family{
 	FromConfig: sections,
 	ToConfig:   spell,
 	Layers:     family.Layers{Kinds: kinds},
-	Limits:     limits,
+	Limits:     family.DeltaLimits,
 	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
 	Keys:    keys,
@@ -54,7 +55,7 @@ var MoEFamily = family.Family{
 	ToConfig:   spell,
 	Layers:     family.Layers{Kinds: kinds},
 	Limits: append([]family.Limit{{Key: "shared_expert_intermediate_size", Min: 1, Max: 1 << 24,
-		Rule: family.Required | family.Whole}}, limits...),
+		Rule: family.Required | family.Whole}}, family.DeltaLimits...),
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e7, "partial_rotary_factor": 0.25}},
 
 	Spelling: map[string][]string{"top_k_experts": {"num_experts_per_tok"}},
@@ -140,25 +141,12 @@ var (
 		"mamba_ssm_dtype", "partial_rotary_factor"}
 	kinds = map[string]string{family.LinearAttention: family.LinearAttention,
 		family.FullAttention: family.FullAttention}
-	parts  = []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm}
-	limits = []family.Limit{
-		{Key: "linear_conv_kernel_dim", Min: 2, Max: 1 << 10, Rule: family.Required | family.Whole},
-		{Key: "linear_key_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "linear_value_head_dim", Min: 1, Max: 1 << 14, Rule: family.Required | family.Whole},
-		{Key: "linear_num_key_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-		{Key: "linear_num_value_heads", Min: 1, Max: 1 << 16, Rule: family.Required | family.Whole},
-	}
-	keys = []family.Key{
-		{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: family.Sections},
-		{GGUF: "ssm.conv_kernel", Setting: "linear_conv_kernel_dim"},
-		{GGUF: "ssm.state_size", Setting: "linear_key_head_dim"},
-		{GGUF: "ssm.group_count", Setting: "linear_num_key_heads"},
-		{GGUF: "ssm.time_step_rank", Setting: "linear_num_value_heads"},
-		{GGUF: "ssm.inner_size", Setting: "linear_value_head_dim", Kind: family.Product, Of: "linear_num_value_heads"},
-		{GGUF: "full_attention_interval", Kind: family.Interval},
-		{GGUF: "rope.dimension_count", Kind: family.Turning},
-		{GGUF: "nextn_predict_layers", Setting: "mtp_num_hidden_layers", Kind: family.NextLayers},
-	}
+	parts = []family.Part{{GGUF: "attn_gate", HF: "in_proj_z"}, family.QKNorm}
+	keys  = slices.Concat(
+		[]family.Key{{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: family.Sections}},
+		family.DeltaKeys, []family.Key{{GGUF: "full_attention_interval", Kind: family.Interval},
+			{GGUF: "rope.dimension_count", Kind: family.Turning},
+			{GGUF: "nextn_predict_layers", Setting: "mtp_num_hidden_layers", Kind: family.NextLayers}})
 	shifted = []string{".input_layernorm", ".post_attention_layernorm", "model.norm", ".q_norm", ".k_norm"}
 	ahead   = map[string]string{"eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding",
 		"hnorm": "mtp.pre_fc_norm_hidden", "shared_head.norm": "mtp.norm", "": "mtp.layers"}

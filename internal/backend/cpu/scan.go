@@ -269,6 +269,7 @@ func (x *scanning) delta(worker, from, to int) error {
 			}
 			x.meet(s, p, &c, asks, 2, h, from)
 			simd.Sigmoid(beta[:p.Rows], beta[:p.Rows])
+			simd.Scale(beta[:p.Rows], beta[:p.Rows], float32(x.n.MostShare()))
 			at := (p.Row*x.heads + h) * x.dim
 			s.Delta(&c, x.out[at:], x.in[2][at:], x.heads*x.dim, asks, x.size, beta, p.At, p.At+p.Rows)
 		}

@@ -107,7 +107,7 @@ func (num *Numerics) delta(n *graph.Node, y, s []float64, in, w [][]float64, set
 			decays[j] = num.round(math.Exp(num.round(w[0][h] * num.round(softplus(num.round(gate[i]+w[1][i]))))))
 		}
 		set.share(decays)
-		g, by := set.Scan(h)*size, num.round(1/(1+math.Exp(-beta[h])))
+		g, by := set.Scan(h)*size, num.round(set.Most/(1+math.Exp(-beta[h])))
 		s, y := s[h*size*dim:(h+1)*size*dim], y[h*dim:(h+1)*dim]
 		for p := range dim {
 			var held float64

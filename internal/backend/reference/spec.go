@@ -41,6 +41,7 @@ type Spec struct {
 type Sequence struct {
 	Scan   func(h int) int // group of a scan's head
 	Shared bool            // whether all elements of a key decay as the first
+	Most   float64         // of the share of a correction
 
 	// Recycled is the node whose value of the row before stands in place of the node's own where Recycles says so.
 	Recycled *graph.Node
@@ -146,7 +147,7 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 		s.Attention = x
 	}
 	if groups := Groups(n); groups > 0 {
-		s.Sequence.Scan = func(h int) int { return h * groups / n.Shape[0] }
+		s.Sequence.Scan, s.Sequence.Most = func(h int) int { return h * groups / n.Shape[0] }, n.MostShare()
 	}
 	return s
 }

@@ -280,7 +280,8 @@ func lowerScan(p *planner, l *lowered) {
 		of, queries, keys, values = n.In[1], in[0], in[1], in[2]
 		own = []binding{steps, in[3], p.vector(n.W...), in[4]}
 	}
-	p.add(l, "decays", variant{"Delta": delta}, params{"heads": heads}, elements(heads), own...)
+	p.add(l, "decays", variant{"Delta": delta}, params{"heads": heads, "most": float32(n.MostShare())}, elements(heads),
+		own...)
 	kept := stateOf(n.State, true)
 	scan := func(tile int) *dispatch {
 		return p.add(l, "scan", variant{"Delta": delta, "Tile": tile},
@@ -315,7 +316,8 @@ func lowerEachScan(p *planner, l *lowered) {
 		work *= numbers
 	}
 	steps := must(p.b.memory.empty("decays", 4*numbers*heads*p.most(n)))
-	p.add(l, "eachstep", variant{"Delta": delta}, params{"heads": heads, "n": of.Shape[1]}, elements(work),
+	p.add(l, "eachstep", variant{"Delta": delta},
+		params{"heads": heads, "n": of.Shape[1], "most": float32(n.MostShare())}, elements(work),
 		steps, x, p.vector(n.W...), other)
 	p.add(l, "eachscan", variant{"Delta": delta, "N": of.Shape[1]},
 		params{"heads": heads, "size": size, "groups": of.Shape[0], "row": scanRow(n.State)},

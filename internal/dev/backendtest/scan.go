@@ -53,10 +53,10 @@ func (k *sketch) each(heads, dim, groups, n int) *graph.Node {
 		k.input(1, n), k.input(1, n))
 }
 
-func (k *sketch) delta(heads, dim, groups, n int) *graph.Node {
+func (k *sketch) delta(most float64, heads, dim, groups, n int) *graph.Node {
 	unit := func(x *graph.Node) *graph.Node { return k.L2Norm(x, 1e-6) }
-	return k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads), unit(k.input(groups, n)),
-		unit(k.input(groups, n)), k.input(heads, dim), k.input(heads), k.input(heads))
+	return k.DeltaScanWith(graph.ScanAttr{Most: most}, k.negative(heads), k.weight(tensor.F32, heads),
+		unit(k.input(groups, n)), unit(k.input(groups, n)), k.input(heads, dim), k.input(heads), k.input(heads))
 }
 
 // scans are the operations with a state.
@@ -78,7 +78,10 @@ func scans() (list []operation) {
 			return k.ssm(x.heads, x.dim, x.groups, x.n)
 		})
 		add(fmt.Sprintf("delta scan/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node {
-			return k.delta(x.heads, x.dim, x.groups, x.n)
+			return k.delta(0, x.heads, x.dim, x.groups, x.n)
+		})
+		add(fmt.Sprintf("delta scan/most 2/%dx%d/%dx%d", x.heads, x.dim, x.groups, x.n), func(k *sketch) *graph.Node {
+			return k.delta(2, x.heads, x.dim, x.groups, x.n)
 		})
 	}
 	for _, x := range []struct{ heads, dim, groups, n int }{{1, 1, 1, 1}, {70, 1, 1, 5}, {300, 1, 1, 16},
@@ -122,8 +125,9 @@ func Hybrid(t testing.TB, seed uint64) *graph.Graph {
 			conv = k.SSMScanEach(a, k.weight(tensor.F32, heads*dim), k.weight(tensor.F32, heads*dim), k.Heads(conv, 1),
 				project(x, heads*dim), part(1, n), part(1, n))
 		default:
-			conv = k.DeltaScan(k.negative(heads), k.weight(tensor.F32, heads*n), k.L2Norm(part(heads, n), 1e-6),
-				k.L2Norm(part(heads, n), 1e-6), conv, project(x, heads*n), project(x, heads))
+			conv = k.DeltaScanWith(graph.ScanAttr{Most: 2}, k.negative(heads), k.weight(tensor.F32, heads*n),
+				k.L2Norm(part(heads, n), 1e-6), k.L2Norm(part(heads, n), 1e-6), conv, project(x, heads*n),
+				project(x, heads))
 		}
 		h = k.Add(h, project(conv, hidden))
 	}

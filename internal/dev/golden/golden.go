@@ -277,7 +277,7 @@ func Sample(names []string) []string {
 }
 
 // Families returns the names, sorted, of the repository's models of one family each
-// that come from seeds and lie in one folder with their record and gguf.json.
+// that come from seeds and lie in one folder with their record and, unless Unconverted, gguf.json.
 func Families(t testing.TB) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(Repo(t), "families"))
@@ -312,9 +312,15 @@ func encoders(t testing.TB, vectors bool) (names []string) {
 	return names
 }
 
+// Unconverted are the families that llama.cpp's converter does not know, and what GGUF files call their models.
+var Unconverted = map[string]string{"olmohybrid": "olmo-hybrid"}
+
 // Architecture is what llama.cpp's converter calls a family's model.
 func Architecture(t testing.TB, name string) (arch string) {
 	t.Helper()
+	if Unconverted[name] != "" {
+		return Unconverted[name]
+	}
 	dir, _ := seeded(t, name)
 	b, err := os.ReadFile(filepath.Join(dir, "gguf.json"))
 	var file struct{ Metadata map[string][2]any }

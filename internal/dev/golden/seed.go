@@ -25,6 +25,13 @@ type seed struct {
 	Rules   [][3]any         `json:"rules"`
 	Tensors map[string][]int `json:"tensors"` // shapes
 	Dense   map[string][]int `json:"dense"`   // shapes of tensors in folders of their own: 2_Dense/linear.weight
+	Drawn   map[string][]run `json:"drawn"`   // tensors with values of other names
+}
+
+// run is the values From to To of a tensor of another name.
+type run struct {
+	Of       string
+	From, To int
 }
 
 // Seeded copies a model folder whose weights come from its seed.json, and writes them:
@@ -98,26 +105,38 @@ func (s *seed) safetensors(folder string, tensors map[string][]int) ([]byte, err
 
 // values appends a tensor's values in bfloat16.
 func (s *seed) values(data []byte, name string, shape []int) ([]byte, error) {
-	mean, std, err := s.rule(name, shape)
-	if err != nil {
-		return nil, err
-	}
 	n := 1
 	for _, d := range shape {
 		n *= d
 	}
+	runs := s.Drawn[name]
+	if runs == nil {
+		runs = []run{{name, 0, n}}
+	}
+	for _, r := range runs {
+		mean, std, err := s.rule(r.Of, shape)
+		if err != nil {
+			return nil, err
+		}
+		data = r.values(data, mean, std)
+	}
+	return data, nil
+}
+
+// values appends a run's values.
+func (r run) values(data []byte, mean, std float64) []byte {
 	h := fnv.New64a()
-	h.Write([]byte(name))
+	h.Write([]byte(r.Of))
 	start := h.Sum64()
 	scale := 65535 / math.Sqrt(3)
-	for i := range n {
+	for i := r.From; i < r.To; i++ {
 		x := splitmix(start + uint64(i+1)*0x9E3779B97F4A7C15)
 		sum := float64(x&0xFFFF) + float64(x>>16&0xFFFF) + float64(x>>32&0xFFFF) + float64(x>>48)
 		z := (sum - 131070) / scale
 		u := math.Float32bits(float32(mean + float64(std*z)))
 		data = binary.LittleEndian.AppendUint16(data, uint16((u+0x7FFF+u>>16&1)>>16)) // to the nearest, ties to even
 	}
-	return data, nil
+	return data
 }
 
 // rule returns the mean and the standard deviation of a tensor.

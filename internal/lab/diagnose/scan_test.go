@@ -26,6 +26,7 @@ func TestHybrid(t *testing.T) {
 		"scan_decay@0":             {"scan_decay": {0}},
 		"scan_decay=log@1":         {"scan_decay": {1}},
 		"scan_skip@0":              {"scan_skip": {0}},
+		"scan_share@3":             {"scan_share": {3}},
 		"scan_groups@all":          {"scan_groups": {0, 1}},
 		"state_lost@all":           {"state_lost": {0, 1, 2, 3}},
 	} {

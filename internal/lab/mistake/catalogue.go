@@ -58,7 +58,7 @@ func opOf(id string, n *graph.Node) string {
 	switch c, _ := Find(id); {
 	case c.Op == "" || c.Kind == Weights || slices.Contains([]string{"activation", "gelu_constant",
 		"gate_up_swapped", "ple_scale", "activation_limit", "scan_decay", "scan_elements", "scan_groups",
-		"state_lost"}, id):
+		"scan_share", "state_lost"}, id):
 		return OpName(n.Op)
 	case slices.Contains([]string{"bias_missing", "norm_missing", "norm_eps", "norm_order", "final_norm_missing",
 		"norm_mean", "norm_length", "norm_wrong_weight", "norm_joined"}, id) &&

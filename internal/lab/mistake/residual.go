@@ -377,6 +377,15 @@ func sharedDecays(_ *Proposer, n *graph.Node) []*Hypothesis {
 		func(s *reference.Spec) { s.Sequence.Shared = true })}
 }
 
+// lesserShares lists scans of the delta rule whose corrections have the sigmoid's share, without a factor.
+func lesserShares(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if n.MostShare() == 1 {
+		return nil
+	}
+	told := fmt.Sprintf("corrects by the sigmoid of beta, not by %.6g times as much", n.MostShare())
+	return []*Hypothesis{edit(n, told, detail{}, func(s *reference.Spec) { s.Sequence.Most = 1 })}
+}
+
 // otherMixes lists sums of streams whose weights are in the other order, or lack the number added to each.
 func otherMixes(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	if n.Shape[0] == n.In[1].Shape[0] && n.Shape[0] > 1 {

@@ -250,6 +250,7 @@ var listed = []*entry{
 	{id: "scan_elements", ops: isOp(graph.SSMScan, graph.DeltaScan), forms: sharedDecays, tokens: 2},
 	{id: "scan_groups", ops: isOp(graph.SSMScan, graph.DeltaScan), forms: otherScanGroups},
 	{id: "scan_skip", ops: isOp(graph.SSMScan), forms: lostSkips},
+	{id: "scan_share", ops: isOp(graph.DeltaScan), forms: lesserShares, tokens: 2},
 	{id: "state_lost", ops: isOp(graph.Conv, graph.SSMScan, graph.DeltaScan), forms: lostStates, apart: true,
 		tokens: 2},
 

@@ -3,6 +3,7 @@
 // a row.
 struct Params {
 	heads: u32,
+	most: f32, // of the share of a correction
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -21,5 +22,5 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	}
 	let h = i % p.heads;
 	let len = softplus(x[i] + weights[p.heads + h]);
-	{{if .Delta}}out[i] = vec3f(weights[h] * len, 1.0 / (1.0 + exp_f(-beta[i])), 0.0);{{else}}out[i] = vec3f(weights[h] * len, len, weights[2u * p.heads + h]);{{end}}
+	{{if .Delta}}out[i] = vec3f(weights[h] * len, p.most / (1.0 + exp_f(-beta[i])), 0.0);{{else}}out[i] = vec3f(weights[h] * len, len, weights[2u * p.heads + h]);{{end}}
 }

@@ -4,6 +4,7 @@
 struct Params {
 	heads: u32,
 	n: u32, // of a key
+	most: f32, // of the share of a correction
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -26,7 +27,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let j = i % numbers;
 	let h = head % p.heads;
 	if (j == p.n) {
-		out[i] = 1.0 / (1.0 + exp_f(-other[head]));
+		out[i] = p.most / (1.0 + exp_f(-other[head]));
 		return;
 	}
 	out[i] = exp_f(weights[h] * softplus(x[head * p.n + j] + weights[p.heads + h * p.n + j]));
