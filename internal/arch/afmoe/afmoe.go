@@ -6,7 +6,7 @@
 // router takes the sigmoid of each score and chooses with a correction bias.
 //
 // Source: transformers, models/afmoe/modeling_afmoe.py; llama.cpp, src/models/afmoe.cpp. published.json:
-// NeuronX Distributed Inference, its test of Trinity-Nano's config.json.
+// Trinity-Nano-Preview.
 package afmoe
 
 import (

@@ -4,8 +4,7 @@
 // head of queries and keys.
 //
 // Source: transformers, models/apertus/modeling_apertus.py; Apertus Team 2025, arXiv:2509.14233; Huang and Schlag
-// 2024, arXiv:2411.13010. published.json has Apertus-8B's values by memory, not
-// compared with the publisher's file.
+// 2024, arXiv:2411.13010. published.json: Apertus-8B-Instruct-2509.
 package apertus
 
 import (

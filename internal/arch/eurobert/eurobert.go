@@ -3,7 +3,7 @@
 // Differences from Llama: all of a text is seen from everywhere; no head.
 //
 // Source: transformers, models/eurobert/modeling_eurobert.py; Boizard et al. 2025, arXiv:2503.05500.
-// published.json has EuroBERT-210m's values by memory, not compared with the publisher's file.
+// published.json: EuroBERT-210m.
 package eurobert
 
 import (

@@ -6,8 +6,8 @@
 // sliding, is a head predicting further tokens.
 //
 // Source: transformers, models/exaone_moe/modeling_exaone_moe.py; llama.cpp, src/models/exaone-moe.cpp; SGLang,
-// models/exaone_moe_mtp.py. published.json: TensorRT-LLM, its test of exaone_moe; the numbers of layers, of tokens in a
-// window and of words were not compared with the publisher's file.
+// models/exaone_moe_mtp.py. published.json: TensorRT-LLM, its test of exaone_moe; hlky/dinoml_v2, notes on the
+// publisher's file, for the numbers of layers, of tokens in a window and of layers behind the last.
 package exaonemoe
 
 import (

@@ -6,8 +6,8 @@
 // Streams begin as products of the embedding, and their mean, at one size, is the state that makes logits.
 //
 // Source: transformers, models/gemma3n/modular_gemma3n.py; llama.cpp, src/models/gemma3n.cpp (divides the variance of
-// gates by a number less); Baykal and others 2023, arXiv:2301.13310. published.json: by memory the values of
-// transformers' class, Gemma3nTextConfig, for E4B.
+// gates by a number less); Baykal and others 2023, arXiv:2301.13310. published.json:
+// E4B's values, of transformers' class Gemma3nTextConfig.
 package gemma3n
 
 import (

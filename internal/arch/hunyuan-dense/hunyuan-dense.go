@@ -3,8 +3,7 @@
 // Differences from Llama: norms of each head of queries and keys, after their rotation.
 //
 // Source: transformers, models/hunyuan_v1_dense/modeling_hunyuan_v1_dense.py; llama.cpp,
-// src/models/hunyuan-dense.cpp. published.json has the values of Hunyuan-MT-7B's config.json, as a public repository's
-// tests quote them.
+// src/models/hunyuan-dense.cpp. published.json: Hunyuan-7B-Instruct.
 package hunyuandense
 
 import (

@@ -5,7 +5,7 @@
 // The layer behind the last is a head predicting further tokens.
 //
 // Source: transformers, models/hy_v3/modeling_hy_v3.py; llama.cpp, src/models/hy-v3.cpp. published.json:
-// Hy3 (716aa72), by the keys that public notes on its cache check.
+// Hy3-preview.
 package hyv3
 
 import (

@@ -19,7 +19,8 @@ var Family = family.Family{
 		"use_qk_norm": true, "qk_norm_type": "per_layer", "shared_intermediate_size": 0., "attention_bias": false},
 	Coarse: func(family.Settings) float64 { return 1.5e-3 }, // rows that change their experts
 	Idle: []string{"intermediate_size", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
-		"use_mtp", "num_mtp_modules", "mtp_transformer_layers", "scoring_func"},
+		"use_mtp", "num_mtp_modules", "mtp_transformer_layers", "scoring_func", "mlp_intermediate_size",
+		"shared_moe_mode", "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"},
 	FromConfig: func(s family.Settings, f *family.File) {
 		s.Fill("moe_intermediate_size", s["intermediate_size"])
 		if turning, ok := s.Take("rotary_dim").(float64); ok && s.Number("head_dim") > 0 {

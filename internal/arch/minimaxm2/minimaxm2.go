@@ -4,8 +4,7 @@
 // the sigmoid of each score and chooses with a correction bias.
 //
 // Source: transformers, models/minimax_m2/modeling_minimax_m2.py; llama.cpp, src/models/minimax-m2.cpp. published.json:
-// public readers' tests of MiniMax-M2's config.json, and some numbers by memory. The golden's record is of a
-// program after the modeling file, in C++ and Python, and not of PyTorch.
+// MiniMax-M2. The golden's record is of a program after the modeling file, in C++ and Python, and not of PyTorch.
 package minimaxm2
 
 import (

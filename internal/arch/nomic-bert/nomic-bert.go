@@ -4,7 +4,7 @@
 // makes queries, keys and values; the MLP has a gate.
 //
 // Source: transformers, models/nomic_bert/modeling_nomic_bert.py; Nussbaum et al. 2024, arXiv:2402.01613.
-// published.json has the values of nomic-embed-text-v1's config.json that llama.cpp's converter reads, and its sizes.
+// published.json: nomic-embed-text-v1.5.
 package nomicbert
 
 import (

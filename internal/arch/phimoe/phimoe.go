@@ -6,8 +6,7 @@
 //
 // Source: transformers, models/phimoe/modeling_phimoe.py; llama.cpp, src/models/phimoe.cpp; Liu et al. 2024,
 // arXiv:2409.12136. published.json: transformers' models/phimoe/configuration_phimoe.py; its rope_scaling is that of
-// transformers' test of phimoe, since no public copy of the publisher's lists was at hand, and
-// its sliding_window is by memory.
+// transformers' test of phimoe, since no public copy of the publisher's lists was at hand.
 package phimoe
 
 import (

@@ -13,8 +13,7 @@
 // vllm/model_executor/models/qwen3_5_mtp.py; llama.cpp, src/models/qwen35.cpp.
 //
 // Source: transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py;
-// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464. published.json of Qwen3-Next: public readers' tests of
-// Qwen3-Next-80B-A3B, transformers' configuration, and some numbers by memory.
+// Yang, Kautz and Hatamizadeh 2024, arXiv:2412.06464. published.json of Qwen3-Next: 80B-A3B-Instruct.
 package qwen35
 
 import (

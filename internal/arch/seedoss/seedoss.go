@@ -3,8 +3,8 @@
 // Differences from Llama: projections to queries, keys and values may have biases, without one behind attention.
 //
 // Source: transformers, models/seed_oss/modeling_seed_oss.py; llama.cpp, src/models/seed-oss.cpp. published.json: the
-// sizes of MLX Swift's test of Seed-OSS-36B, and transformers' configuration, ids by memory. The golden's record is
-// of a program after the modeling file, in C++ and Python, and not of PyTorch.
+// sizes of MLX Swift's test of Seed-OSS-36B, and transformers' configuration. The golden's record is of a program after
+// the modeling file, in C++ and Python, and not of PyTorch.
 package seedoss
 
 import (

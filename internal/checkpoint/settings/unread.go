@@ -85,7 +85,8 @@ var idle = Words(`architectures model_type transformers_version torch_dtype dtyp
 	attn_pdrop classifier_dropout pretraining_tp is_decoder is_encoder_decoder add_cross_attention
 	cross_attention_hidden_size tie_encoder_decoder chunk_size_feed_forward finetuning_task problem_type id2label
 	label2id task_specific_params pruned_heads prefix tokenizer_class bos_token_id eos_token_id pad_token_id
-	unk_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id forced_bos_token_id
+	unk_token_id sep_token_id cls_token_id mask_token_id eod_token_id pad_id bos_token eos_token pad_token
+	mask_token decoder_start_token_id forced_bos_token_id
 	forced_eos_token_id bad_words_ids begin_suppress_tokens suppress_tokens do_sample temperature top_k top_p min_p
 	typical_p repetition_penalty length_penalty diversity_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
 	num_beams num_beam_groups num_return_sequences early_stopping max_length min_length output_scores
