@@ -30,12 +30,13 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) (*caller, *proble
 	return who, who.admit(r.URL.Path, s.now())
 }
 
-// isOpen reports whether a request needs no key: of the health, and of the page, where the reader gives the key.
+// isOpen reports whether a request needs no key: of the health and the readiness, whose probes have none, and of the
+// page, where the reader gives the key.
 func isOpen(pages map[string]http.Handler, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	return r.URL.Path == "/health" || pages[r.URL.Path] != nil
+	return r.URL.Path == "/health" || r.URL.Path == "/ready" || pages[r.URL.Path] != nil
 }
 
 // checkOrigin refuses pages of other sites, and names pointed here by a stranger. A page of an allowed origin may read

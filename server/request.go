@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,6 +134,10 @@ func (x *exchange) newRequest(m *served) *request {
 		r.sampling.Temperature = 1 // OpenAI's default
 	}
 	r.sampling.Seed = new(mathrand.Uint64())
+	if key := x.r.Header.Get("Idempotency-Key"); key != "" { // asked again, perhaps of another server
+		sum := sha256.Sum256([]byte(key))
+		r.sampling.Seed = new(binary.BigEndian.Uint64(sum[:]))
+	}
 	return r
 }
 
