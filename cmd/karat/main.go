@@ -108,27 +108,70 @@ func explainTogether(err error) error {
 	return usagef("--%s: give one of them", strings.Join(strings.Fields(set), ", --"))
 }
 
-func newVersionCommand() *cobra.Command {
-	return define("version", func(x *call) error {
-		return x.printf("karat %s%s %s %s/%s\n", karat.Version(), revision(), runtime.Version(), runtime.GOOS,
-			runtime.GOARCH)
-	}).Command
+// build is the program's origin, and the JSON of version.
+type build struct {
+	Version  string          `json:"version"`
+	Commit   string          `json:"commit,omitempty"`
+	Modified bool            `json:"modified,omitempty"` // the checkout had changes
+	Go       string          `json:"go"`
+	Platform string          `json:"platform"`
+	SHA256   string          `json:"sha256"`  // of the program's file
+	Modules  []*debug.Module `json:"modules"` // with Go's names of the fields
 }
 
-// revision returns the commit as text to append, "" if unknown.
-func revision() string {
+func newVersionCommand() *cobra.Command {
+	var asJSON bool
+	var sums string
+	c := define("version", func(x *call) error {
+		b := findBuild()
+		switch {
+		case sums != "":
+			return b.verify(x, sums)
+		case asJSON:
+			return x.json(b)
+		}
+		commit := strings.TrimRight(" "+b.Commit, " ")
+		if b.Modified {
+			commit += " (modified)"
+		}
+		return x.printf("karat %s%s %s %s\n", b.Version, commit, b.Go, b.Platform)
+	})
+	c.flags("json", &asJSON, "verify", file(&sums))
+	c.MarkFlagsMutuallyExclusive("json", "verify")
+	return c.Command
+}
+
+// findBuild returns the origin as the Go command noted it.
+func findBuild() build {
+	b := build{Version: karat.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		SHA256: programHash(), Modules: []*debug.Module{}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return ""
+		return b
 	}
-	text := ""
+	b.Modules = append(b.Modules, info.Deps...)
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			text = " " + s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			text += " (modified)"
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
 		}
 	}
-	return text
+	return b
+}
+
+// verify finds the program in a file of SHA-256 sums, in sha256sum's form.
+func (b build) verify(x *call, path string) error {
+	text := must(readWhole(path, maxGrammar))
+	if b.SHA256 == "" {
+		return errors.New("the program's own file cannot be read")
+	}
+	for line := range strings.Lines(text) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.EqualFold(sum, b.SHA256) {
+			return x.printf("this program is %s in %s\n", oneLine(strings.TrimLeft(name, " *")), oneLine(path))
+		}
+	}
+	return fmt.Errorf("%s: no line has this program's SHA-256, %s", path, b.SHA256)
 }
