@@ -1,4 +1,5 @@
-package main
+// Package release tests what goreleaser left in the folder of -dist.
+package release
 
 import (
 	"archive/tar"
@@ -63,6 +64,14 @@ func (r *release) read(name string) []byte {
 		r.t.Fatal(err)
 	}
 	return data
+}
+
+// write writes a file, and the folder above.
+func write(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
 }
 
 func hashOf(data []byte) string {
@@ -248,7 +257,7 @@ func TestImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := writeFile(filepath.Join(dir, filepath.FromSlash(h.Name)), data); err != nil {
+		if err := write(filepath.Join(dir, filepath.FromSlash(h.Name)), data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -353,7 +362,7 @@ func TestDebian(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := writeFile(filepath.Join(root, "var/lib/dpkg/status"), nil); err != nil {
+	if err := write(filepath.Join(root, "var/lib/dpkg/status"), nil); err != nil {
 		t.Fatal(err)
 	}
 	run := func(name string, args ...string) string {
@@ -387,35 +396,5 @@ func TestDebian(t *testing.T) {
 	run("dpkg", "--root="+root, "--force-script-chrootless", "-P", "karat")
 	if _, err := os.Stat(program); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the program is still there: %v", err)
-	}
-}
-
-// TestManPage: requests of roff in a help are text, and each section and each line is there.
-func TestManPage(t *testing.T) {
-	const help = "Run runs a model\n\n.dots and 'quotes\n\nUsage:\n  karat run [MODEL]\n\nFlags:\n  -n, --tokens tokens   maximum \\n\n"
-	const want = `.TH "KARAT-RUN" 1 "" "karat 1" "User Commands"
-.SH NAME
-karat\-run \- Run a model
-.SH DESCRIPTION
-.nf
-Run runs a model
-.sp
-\&.dots and 'quotes
-.fi
-.SH USAGE
-.nf
-  karat run [MODEL]
-.fi
-.SH FLAGS
-.nf
-  \-n, \-\-tokens tokens   maximum \en
-.fi
-`
-	if got := manPage("karat-run", "Run a model", "karat 1", help); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	got := subcommands("x\n\nCommands:\n  ablate   Set values\n  lab      Look\n\n\"karat\" has more.\n  no more\n")
-	if !slices.Equal(got, [][2]string{{"ablate", "Set values"}, {"lab", "Look"}}) {
-		t.Errorf("subcommands: %q", got)
 	}
 }

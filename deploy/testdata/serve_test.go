@@ -59,12 +59,7 @@ func TestServe(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	program := filepath.Join(t.TempDir(), "karat")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/karat")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := buildKarat(t)
 	pods := map[string]*corev1.PodSpec{"kserve": runtimeOf(t), "kustomize base": podOf(t, kustomized(t, "base")), "kustomize model-image": podOf(t, kustomized(t, "model-image"))}
 	for name, x := range cases {
 		objects, err := render(t, x.values)
@@ -220,7 +215,7 @@ func servePod(t *testing.T, program string, pod *corev1.PodSpec) {
 	}
 
 	// The end: an answer under way is whole, and the program ends by itself within the time that the pod has.
-	r, err := http.NewRequest("POST", base+"/v1/completions", strings.NewReader(strings.Replace(question, `"max_tokens": 3`, `"max_tokens": 200, "ignore_eos": false, "stream": true`, 1)+"}"))
+	r, err := http.NewRequest("POST", base+"/v1/completions", strings.NewReader(strings.Replace(question, `"max_tokens": 3`, `"max_tokens": 200, "stream": true`, 1)+"}"))
 	if err != nil {
 		t.Fatal(err)
 	}
