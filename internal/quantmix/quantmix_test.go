@@ -236,6 +236,9 @@ func TestTypes(t *testing.T) {
 // unknown are shapes of architectures that llama-quantize does not know.
 var unknown = []string{"olmo-hybrid/7b"}
 
+// unasked are shapes of which llama-quantize was not asked yet: the file has no line of theirs.
+var unasked = []string{"exaone/7.8b"}
+
 // TestFamilies compares those for each published shape of synth, of which the file has a hash of all mixes.
 func TestFamilies(t *testing.T) {
 	var ours, theirs []string
@@ -250,7 +253,7 @@ func TestFamilies(t *testing.T) {
 			}
 			s := sample{arch + "/" + shape, metadata, tensors}
 			all := s.ours(t)
-			if slices.Contains(unknown, s.name) {
+			if slices.Contains(unknown, s.name) || *peer == "" && slices.Contains(unasked, s.name) {
 				continue
 			}
 			ours = append(ours, s.digest(all))

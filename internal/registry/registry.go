@@ -14,6 +14,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/ernie45moe"
 	ernie45 "github.com/karat-run/karat/internal/arch/ernie4_5"
 	"github.com/karat-run/karat/internal/arch/eurobert"
+	"github.com/karat-run/karat/internal/arch/exaone"
 	"github.com/karat-run/karat/internal/arch/exaone4"
 	"github.com/karat-run/karat/internal/arch/exaonemoe"
 	"github.com/karat-run/karat/internal/arch/falcon"
@@ -129,6 +130,7 @@ var Families = []*family.Family{
 	&gemma3n.Family,
 	&seedoss.Family,
 	&olmohybrid.Family,
+	&exaone.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
