@@ -6,7 +6,7 @@ import { Model } from './model.js';
 // connect returns the package's functions. The place says how a worker begins, and where the program lies.
 export function connect({ worker: usual, program: usualProgram, absolute, localFile }) {
 	// open starts an engine of its own for each model.
-	async function open({ worker, program = usualProgram, onProgress }) {
+	async function open({ worker, program = usualProgram, threads, onProgress }) {
 		let failed, closed = false;
 		const engine = new Engine(() => usual(worker), e => { failed = e; });
 		const ask = (op, args, event) => closed ? Promise.reject(trouble('closed', 'the model is closed')) : failed ? Promise.reject(Object.assign(new Error(failed.message), failed)) : engine.ask(op, args, event);
@@ -15,7 +15,7 @@ export function connect({ worker: usual, program: usualProgram, absolute, localF
 			engine.end();
 		};
 		try {
-			const r = await ask('boot', { program: String(program) }, e => onProgress?.({ what: 'program', ...e }));
+			const r = await ask('boot', { program: String(program), threads }, e => onProgress?.({ what: 'program', ...e }));
 			return { ask, end, ...r };
 		} catch (e) {
 			end();

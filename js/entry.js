@@ -3,4 +3,4 @@ import './wasm_exec.js';
 import './gpu.js';
 import { serve } from './worker.js';
 
-serve();
+serve(() => new Worker(location.href, { type: 'module' }));

@@ -9,6 +9,8 @@ export interface EngineOptions {
 	worker?: Worker | string | URL | object | (() => Worker);
 	/** Address of the program. By default the package's `karat.wasm.gz`. */
 	program?: string | URL;
+	/** Threads that compute without a GPU: by default one for each processor, 16 at most. A page needs cross-origin isolation for more than one. */
+	threads?: number;
 	onProgress?: (progress: Progress) => void;
 }
 

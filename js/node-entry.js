@@ -1,8 +1,8 @@
 // The worker of Node: what a browser's worker has besides, over files. KARAT_CACHE names the folder of the store.
 import * as fs from 'node:fs';
-import { homedir } from 'node:os';
+import { availableParallelism, homedir } from 'node:os';
 import { basename, join } from 'node:path';
-import { parentPort } from 'node:worker_threads';
+import { parentPort, Worker } from 'node:worker_threads';
 import './wasm_exec.js';
 import './gpu.js';
 import { serve, sources } from './worker.js';
@@ -50,7 +50,7 @@ const storage = {
 		return { usage: 0, quota: s.bavail * s.bsize };
 	},
 };
-Object.defineProperty(globalThis, 'navigator', { value: { storage }, configurable: true });
+Object.defineProperty(globalThis, 'navigator', { value: { storage, hardwareConcurrency: availableParallelism() }, configurable: true });
 globalThis.location = { href: 'file:///' };
 
 const usual = globalThis.fetch; // which knows no files
@@ -69,5 +69,5 @@ sources.path = ({ paths }) => paths.map(path => {
 }).sort((a, b) => a.name < b.name ? -1 : 1);
 
 globalThis.postMessage = m => parentPort.postMessage(m);
-serve();
+serve(() => new Worker(new URL(import.meta.url)));
 parentPort.on('message', data => globalThis.onmessage({ data }));

@@ -1,24 +1,28 @@
 // The worker: Karat's WebAssembly, and the model that it has loaded. The page calls an
 // operation by its name; many may run, but of those on the model one at a time.
 import { partOf, partsOf, trouble } from './hub.js';
-import { giveKernels } from './simd.js';
+import { giveKernels, giveThreads, importing, runKernels, sharedMemory } from './simd.js';
 import { checkKept, download, hex, kept, listKept, lock, readAbout, reader, removeKept } from './store.js';
 
 let karat; // what the WebAssembly offers
 let model, opened; // the model, and what to close with it
 let running; // the AbortController of what runs on the model
+let another; // makes a worker of the same script, for kernels
 let downloads = new Map();
 
 const operations = {
 	// The program comes from an address, as it is or in gzip; its length is that of the module.
-	async boot({ program, length }, tell) {
-		const go = new Go(), run = giveKernels(go.importObject);
-		const { instance } = await instantiate(program, length, go.importObject, tell);
+	// Threads compute where memory can be shared: as many as are asked for, or as there are processors.
+	async boot({ program, length, threads = Math.min(navigator.hardwareConcurrency || 1, 16) }, tell) {
+		const go = new Go(), memory = threads > 1 && another ? sharedMemory() : null;
+		const module = await compile(program, length, tell, memory), shares = memory?.buffer.byteLength > 0;
+		threads = shares ? await giveThreads(go.importObject, memory, threads, another) : 1;
+		const run = shares ? () => {} : giveKernels(go.importObject), instance = await WebAssembly.instantiate(module, go.importObject);
 		run(instance.exports.mem);
 		go.run(instance).then(() => postMessage({ error: { kind: 'crash', message: globalThis.karatPanic || 'the program ended' } }));
 		karat = globalThis.karat;
 		const adapters = await karat.adapters().catch(e => ({ why: e.message }));
-		return { version: karat.version, adapters };
+		return { version: karat.version, adapters, threads };
 	},
 
 	// A load that fails or is stopped leaves the model that was there: what cannot be a
@@ -161,8 +165,8 @@ async function closeModel() {
 	}
 }
 
-// instantiate compiles the module during its arrival, and tells how much has come.
-async function instantiate(program, size, imports, tell) {
+// compile compiles the module during its arrival, and tells how much has come. The module may get a memory.
+async function compile(program, size, tell, memory) {
 	const body = (await get(program)).body.getReader(), first = await body.read();
 	let begun = false, have = 0;
 	const rest = new ReadableStream({
@@ -174,8 +178,9 @@ async function instantiate(program, size, imports, tell) {
 	});
 	const counted = new TransformStream({ transform(part, out) { tell({ have: have += part.length, size }); out.enqueue(part); } });
 	const packed = first.value?.[0] === 0x1f; // some servers unpack such a file on the way
-	const module = (packed ? rest.pipeThrough(new DecompressionStream('gzip')) : rest).pipeThrough(counted);
-	return WebAssembly.instantiateStreaming(new Response(module, { headers: { 'Content-Type': 'application/wasm' } }), imports);
+	let module = (packed ? rest.pipeThrough(new DecompressionStream('gzip')) : rest).pipeThrough(counted);
+	if (memory) module = module.pipeThrough(importing(memory));
+	return WebAssembly.compileStreaming(new Response(module, { headers: { 'Content-Type': 'application/wasm' } }));
 }
 
 async function get(url) {
@@ -242,9 +247,12 @@ function kindOf(e) {
 	return names[e.name] || 'other';
 }
 
-// serve answers the calls of the page.
-export function serve() {
-	globalThis.onmessage = async ({ data: { id, op, args } }) => {
+// serve answers the calls of the page. Make starts another worker of the same script, which the page does not call: that
+// worker runs kernels.
+export function serve(make) {
+	another = make;
+	globalThis.onmessage = async ({ data: { id, op, args, kernels } }) => {
+		if (kernels) return runKernels(kernels);
 		try {
 			const result = await operations[op](args || {}, event => postMessage({ id, event }));
 			postMessage({ id, result });

@@ -45,7 +45,7 @@ const DefaultChunk = 256
 
 // outputBytes bounds the logits of a step. A row of a vocabulary of 262,144 is a megabyte. A browser counts memory that
 // nothing has touched.
-var outputBytes = map[bool]int{true: 16 << 20, false: 64 << 20}[runtime.GOOS == "js"]
+var outputBytes = map[bool]int{true: 4 << 20, false: 64 << 20}[runtime.GOOS == "js"]
 
 // Options size an engine, and say what its first plan shows. The zero value is usable.
 type Options struct {

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -256,6 +257,7 @@ func typeOf(t reflect.Type) (Type, error) {
 const (
 	firstRead = 1 << 20 // of a header
 	small     = 1 << 20 // bytes of a tensor read at once
+	smallest  = 1 << 16 // likewise of a quantized one, which is mostly packed elsewhere
 )
 
 // Source is a file that cannot be mapped: the bytes, or a reader of the bytes.
@@ -328,7 +330,7 @@ func (s *Source) readPieces() (*File, error) {
 		return nil, err
 	}
 	return f, f.fill(func(t *tensor.Tensor, at int64, size int) error {
-		if size > small {
+		if size > small || size > smallest && t.DType.Quantized() {
 			t.Source, t.At = s.At, at
 			return nil
 		}
@@ -347,7 +349,14 @@ func readStart(r io.ReaderAt, size int) (*File, error) {
 			return nil, fmt.Errorf("header: %w", err)
 		}
 		f, err := readFile(data, size)
-		if err == nil || len(data) == min(size, maxHeader) { // else the cause may be a lack of bytes
+		if err == nil { // again, of the header alone: its bytes stay in memory
+			end := len(data)
+			for _, p := range f.places {
+				end = min(end, int(p.offset))
+			}
+			return readFile(bytes.Clone(data[:end]), size)
+		}
+		if len(data) == min(size, maxHeader) { // else the cause may be a lack of bytes
 			return f, err
 		}
 	}

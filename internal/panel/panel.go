@@ -220,6 +220,11 @@ func (w *Weight) Move(data []byte) (*Weight, error) {
 // InPlace reports whether w keeps the rows of the file.
 func (w *Weight) InPlace() bool { return w.data == nil }
 
+// Records reports whether kernels alone read w's panels, as simd.Record wants.
+func (w *Weight) Records() bool {
+	return !w.InPlace() && !w.woven && w.DType != tensor.NVFP4 && (w.stored == nil || w.stored.Shared == 0)
+}
+
 // wideTable returns nil for types whose planes simd.WidenPlanes does not read.
 func (w *Weight) wideTable() *[64]uint16 {
 	if isZeros(w.DType) {

@@ -367,3 +367,23 @@ func limitIntsNEON(rounds int)
 func limitIntsSDOT(rounds int)
 
 func limitFloatsNEON(rounds int)
+
+// Kernels of the tier wasm alone: see Record.
+
+// hasKernels sets threads to the number of threads for kernels.
+//
+//go:noescape
+func hasKernels(threads *int32)
+
+//go:noescape
+func record(frames *byte, size int)
+
+func nextLane()
+
+func joinLanes()
+
+//go:noescape
+func clearVec(x []float32)
+
+//go:noescape
+func copyRowsVec(dst *float32, step int, src *float32, from, n, rows int)

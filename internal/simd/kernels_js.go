@@ -52,6 +52,12 @@ func weaveBytesVecImport()
 //go:wasmimport gojs simd.weaveScalesVec
 func weaveScalesVecImport()
 
+//go:wasmimport gojs simd.clearVec
+func clearVecImport()
+
+//go:wasmimport gojs simd.copyRowsVec
+func copyRowsVecImport()
+
 //go:wasmimport gojs simd.addVec
 func addVecImport()
 
@@ -132,3 +138,12 @@ func addValuesVecImport()
 
 //go:wasmimport gojs simd.hasKernels
 func hasKernelsImport()
+
+//go:wasmimport gojs simd.record
+func recordImport()
+
+//go:wasmimport gojs simd.nextLane
+func nextLaneImport()
+
+//go:wasmimport gojs simd.joinLanes
+func joinLanesImport()

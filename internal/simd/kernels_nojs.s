@@ -17,3 +17,9 @@ NONE(·addRowVec)
 #ifndef GOARCH_arm64
 NONE(·addPanelVec)
 #endif
+NONE(·hasKernels)
+NONE(·record)
+NONE(·nextLane)
+NONE(·joinLanes)
+NONE(·clearVec)
+NONE(·copyRowsVec)

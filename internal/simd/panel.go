@@ -93,7 +93,7 @@ func addPanel(acc []float32, w *Panel, x *Acts, min, sums *float32, init *int32)
 	default:
 		step := 4
 		if init == nil {
-			init, step = new(int32), 0
+			init, step = &noInit, 0
 		}
 		if tier >= sdot {
 			addPanelSDOT(acc, codes, scale, min, q, dx, init, sums, w.Group, groups, step)
@@ -102,6 +102,8 @@ func addPanel(acc []float32, w *Panel, x *Acts, min, sums *float32, init *int32)
 		}
 	}
 }
+
+var noInit int32
 
 // addWide adds the products of addPanel, with codes widened, except for the last rows.
 func addWide(acc []float32, w *Panel, x *Acts, min *float32, init *int32, sums *float32) {

@@ -88,7 +88,10 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 		codes    [16]byte
 		mul, div float32
 	}{mul: s.Mul, div: s.Div}
-	if s.Table != nil {
+	values := &table.codes
+	if tier == wasm && s.Table != nil {
+		values = s.Table // which stays, see Record
+	} else if s.Table != nil {
 		table.codes = *s.Table
 	}
 	switch {
@@ -101,8 +104,8 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	case s.Shared > 0:
 		group = s.head()
 	}
-	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, &table.codes, gap, sumgap,
-		places*gap, codes, max(s.Shared, 1)-1)
+	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, values, gap, sumgap, places*gap,
+		codes, max(s.Shared, 1)-1)
 }
 
 // Kernels of addRowVec beside those of codes.

@@ -15,32 +15,44 @@ import (
 	"github.com/karat-run/karat/js"
 )
 
-// TestWasm runs this package's tests under Node, with the kernels that the page has.
+// TestWasm runs this package's tests under Node, with the kernels that the page has, and the test of lanes of package cpu
+// with threads.
 func TestWasm(t *testing.T) {
-	golden.SkipFast(t, "this builds the package's tests for js and runs them")
+	golden.SkipFast(t, "this builds packages' tests for js and runs them")
 	if _, err := exec.LookPath("node"); err != nil {
 		golden.Lacking(t, err)
-	}
-	dir := t.TempDir()
-	program, script := filepath.Join(dir, "simd.wasm"), filepath.Join(dir, "script.js")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=karat_wasmsimd", "-o", program, ".")
-	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
 	}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script.js")
 	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec.js"))
 	kernels, err2 := js.Joined("kernels.js", "simd.js")
-	text = append(append(text, kernels...), "globalThis.giveKernels = giveKernels;\n"...)
+	text = append(append(text, kernels...), "Object.assign(globalThis, { giveKernels, giveThreads, sharedMemory, withMemory, runKernels });\n"...)
 	if err := errors.Join(err, err2, os.WriteFile(script, text, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "run.cjs"), script, program, "-test.short",
-		"-test.v").CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestTwins ")) || !bytes.Contains(out, []byte("PASS: TestAddRow/wasm")) {
-		t.Fatalf("%v: %s", err, out[max(0, len(out)-4000):])
+	for _, c := range []struct {
+		pkg, threads, run string
+		passes            []string
+	}{
+		{".", "1", ".", []string{"--- PASS: TestTwins ", "PASS: TestAddRow/wasm"}},
+		{"../backend/cpu", "3", "TestLanes", []string{"--- PASS: TestLanes "}},
+	} {
+		program := filepath.Join(dir, "test.wasm")
+		build := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags=karat_wasmsimd", "-o", program, c.pkg)
+		build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		out, err := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "run.cjs"), script, c.threads, program,
+			"-test.short", "-test.v", "-test.run="+c.run).CombinedOutput()
+		for _, pass := range c.passes {
+			if err != nil || !bytes.Contains(out, []byte(pass)) {
+				t.Fatalf("%s: %v: %s", c.pkg, err, out[max(0, len(out)-4000):])
+			}
+		}
 	}
 }

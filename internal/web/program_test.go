@@ -5,6 +5,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -92,23 +93,26 @@ func TestProgram(t *testing.T) {
 }
 
 // spy runs in the worker before the site's script: it may take the vectors from the browser, and tells how many
-// instances of the kernels were made.
+// instances of the kernels were made, and how many workers.
 const spy = `
-let made = 0;
+let made = 0, workers = 0;
 if (typeof document === 'undefined') {
 	WebAssembly.Instance = new Proxy(WebAssembly.Instance, { construct(Instance, a) { made++; return new Instance(...a); } });
-	addEventListener('message', e => { if (e.data.op === 'made') { e.stopImmediatePropagation(); postMessage({ id: e.data.id, result: made }); } });
+	globalThis.Worker = class extends Worker { constructor(...a) { super(...a); workers++; } };
+	addEventListener('message', e => { if (e.data.op === 'made') { e.stopImmediatePropagation(); postMessage({ id: e.data.id, result: made + ' ' + workers }); } });
 } else {
 	globalThis.Worker = class extends Worker { constructor(...a) { super(...a); globalThis.engineWorker = this; } };
 }
 `
 
-// TestKernels: with kernels and without, the page's program says the same tokens with the same log-probabilities.
+// TestKernels: with kernels on three threads and on one, and without, the page's program says the same tokens with the same log-probabilities.
 func TestKernels(t *testing.T) {
 	golden.SkipFast(t, "the program is built first")
 	site := karatSite(t)
-	var said [2]string
-	for i, js := range []string{spy, spy + "WebAssembly.validate = () => false;\n"} {
+	const processors = "if (globalThis.WorkerNavigator) Object.defineProperty(WorkerNavigator.prototype, 'hardwareConcurrency', { value: %d });\n"
+	var said [3]string
+	for i, js := range []string{fmt.Sprintf(spy+processors, 3), fmt.Sprintf(spy+processors, 1),
+		spy + "WebAssembly.validate = () => false;\n"} {
 		x := Site{files: slices.Clone(site.files), policy: site.policy}
 		x.files[1].Data = append([]byte(js), x.files[1].Data...)
 		s := httptest.NewServer(x.Handler())
@@ -130,8 +134,9 @@ func TestKernels(t *testing.T) {
 			const [, tokens] = await call('generate', { prompt: 'The color of the sky is', options: { maxTokens: 24, top: 3, sampling: { temperature: 0 } } });
 			return made + ' ' + JSON.stringify(tokens);`)
 	}
-	if !strings.HasPrefix(said[0], "2 [") || said[1] != "0"+said[0][1:] || strings.Count(said[0], "logprob") < 24*4 {
-		t.Errorf("with kernels: %s\nwithout: %s", said[0], said[1])
+	if !strings.HasPrefix(said[0], "1 2 [") || said[1] != "2 0"+said[0][3:] || said[2] != "0 0"+said[0][3:] ||
+		strings.Count(said[0], "logprob") < 24*4 {
+		t.Errorf("on three threads: %s\non one: %s\nwithout kernels: %s", said[0], said[1], said[2])
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/karat-run/karat/internal/backend"
@@ -81,8 +82,12 @@ func (b *Backend) Close() error {
 func (b *Backend) Rows() int { return Rows(b.o.Threads) }
 
 // Rows returns the rows of a step for a number of threads, 0 being sysinfo.Threads. With few threads, 256 rows of
-// activations stay near. Many threads gain more by meeting half as often at the ends of loops.
+// activations stay near. Many threads gain more by meeting half as often at the ends of loops. In a browser's memory
+// buffers count.
 func Rows(threads int) int {
+	if runtime.GOARCH == "wasm" {
+		return 128
+	}
 	if threads <= 0 {
 		threads = sysinfo.Threads()
 	}

@@ -119,6 +119,7 @@ type gated struct {
 	first    int     // of up's panels
 	n        int     // columns of a row of out
 	act      rowFunc //
+	records  bool    // act is a kernel
 	out      []float32
 	body     func(worker, from, to int) error
 }
@@ -127,6 +128,8 @@ type gated struct {
 // first.
 func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gated {
 	g := &gated{gate: gate, up: up, first: first, n: gate.panels.N, act: gluKernel(n)}
+	a, _ := n.Activates()
+	g.records = a == graph.ActAttr{Act: graph.SiLU} || a == graph.ActAttr{Act: graph.GELUTanh}
 	if gate == up {
 		g.n = first * panel.Rows
 	}
@@ -141,8 +144,8 @@ func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gate
 				continue
 			}
 			size := part.panels() * part.rows * panel.Rows
-			s.acc = grow(s.acc, 2*size)
-			a, b := s.acc[:size], s.acc[size:]
+			acc := s.sums(2 * size)
+			a, b := acc[:size], acc[size:]
 			gate.add(s, a, part)
 			beside := part
 			beside.from, beside.to = first+part.from, first+part.to
@@ -169,6 +172,7 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 			return err
 		}
 	}
+	g.gate.records = g.records && g.gate.records && g.up.records
 	return g.gate.loop((g.n+panel.Rows-1)/panel.Rows, g.body)
 }
 
@@ -250,11 +254,12 @@ func (b *siblings) run(in *graph.Node, x []float32, rows int) error {
 
 func (b *siblings) loop(i, j int, in *graph.Node, x []float32, rows int) error {
 	b.parts = b.all[i:j]
-	end, panels := 0, 0
+	end, panels, records := 0, 0, true
 	for k, p := range b.parts {
 		if err := p.begin(in, b.outs[i+k], x, rows); err != nil {
 			return err
 		}
+		records = records && p.records
 		panels += p.panels.Panels()
 	}
 	grain := b.all[i].divide(panels)
@@ -263,7 +268,7 @@ func (b *siblings) loop(i, j int, in *graph.Node, x []float32, rows int) error {
 		end += p.place(p.panels.Panels(), grain)
 		b.ends[k] = end
 	}
-	return b.e.b.pool.run(end, grain, b.body)
+	return b.e.loop(records, end, grain, b.body)
 }
 
 // canJoin reports whether p can be in a loop with others: all needed forms of the activations exist at a time. A single

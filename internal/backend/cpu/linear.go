@@ -17,8 +17,18 @@ type scratch struct {
 	u16    []uint16
 	rows   []byte
 	panels [simd.TilePanels]panel.Scratch
-	acc    []float32 // see product.add
+	acc    []float32   // see product.add
+	spare  [][]float32 // what acc was: recorded kernels have it
 	scan   *simd.Scan
+}
+
+// sums makes acc n numbers.
+func (s *scratch) sums(n int) []float32 {
+	if cap(s.acc) < n {
+		s.spare = append(s.spare, s.acc)
+	}
+	s.acc = grow(s.acc, n)
+	return s.acc
 }
 
 // batch returns the maximum of panels taken through the activations together, so that activations come from the cache.
@@ -30,6 +40,8 @@ func (p *product) batch() int {
 		return simd.TilePanels
 	case p.row:
 		return 256
+	case p.e.b.pool.lanes > 0:
+		return 2 // a lane is long enough, and has room for these
 	}
 	return 8
 }
@@ -56,6 +68,8 @@ type product struct {
 	row    bool // by simd.AddRow
 	few    bool // by simd.AddRows
 	whole  bool // by simd.AddChunks
+
+	records bool // kernels alone read the weight
 }
 
 // newProduct returns the product with matrix i of w.
@@ -106,6 +120,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	}
 	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(),
 		p.panels.Stored().HasChunks(rows)
+	p.records = p.panels.Records()
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	defer p.e.b.pool.part("")
 	p.e.b.pool.part("round")
@@ -115,7 +130,20 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 // loop runs body over panels: each number stands for a panel, or for panels at several places, and a block of rows.
 func (p *product) loop(panels int, body func(worker, from, to int) error) error {
 	grain := p.divide(panels)
-	return p.e.b.pool.run(p.place(panels, grain), grain, body)
+	return p.e.loop(p.records, p.place(panels, grain), grain, body)
+}
+
+// loop runs a loop of products, recorded if the weights allow.
+func (e *executable) loop(records bool, n, grain int, body func(worker, from, to int) error) error {
+	if !records {
+		return e.b.pool.run(n, grain, body)
+	}
+	defer func() {
+		for i := range e.scratch {
+			e.scratch[i].spare = nil
+		}
+	}()
+	return e.b.pool.record(n, grain, body)
 }
 
 // leastRows is the minimum of rows in a block of many rows: unpacking a panel of Q4_0 takes a tenth of the time of
@@ -133,6 +161,9 @@ func (p *product) divide(panels int) (grain int) {
 		return 1
 	}
 	want := 1
+	if lanes := p.e.b.pool.lanes; lanes > 0 {
+		return max(1, min(p.batch(), panels/lanes))
+	}
 	switch threads := p.e.b.pool.threads; {
 	case threads >= 8:
 		want = 8 * threads
@@ -208,9 +239,9 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 		if part, from = p.firstSpan(from, to, p.batch()); part.places == 0 {
 			continue
 		}
-		s.acc = grow(s.acc, part.panels()*part.rows*panel.Rows)
-		p.add(s, s.acc, part)
-		p.keep(p.out, p.panels.N, s.acc, part)
+		acc := s.sums(part.panels() * part.rows * panel.Rows)
+		p.add(s, acc, part)
+		p.keep(p.out, p.panels.N, acc, part)
 	}
 	return nil
 }
@@ -219,7 +250,7 @@ func (p *product) panelsOfWeight(worker, from, to int) error {
 // rows: [panel][rows][panel.Rows], or with tiles [rows][panel][panel.Rows], the rows being the
 // span's.
 func (p *product) add(s *scratch, acc []float32, w span) {
-	clear(acc)
+	simd.Clear(acc)
 	first := p.addStored(s, acc, w)
 	if first == p.panels.Chunks() {
 		return
@@ -297,12 +328,14 @@ func (p *product) keep(out []float32, n int, acc []float32, w span) {
 	if p.tiles {
 		all, size = 1, (w.to-w.from)*panel.Rows
 	}
+	if w.rows == 1 {
+		all, size = 1, all*size
+	}
 	for at := range w.places {
-		for t := range w.rows {
-			row := out[(w.row+t)*n+(w.from+at*w.gap)*panel.Rows : (w.row+t+1)*n]
-			for i := range all {
-				copy(row[i*size:], acc[(i*w.rows+t)*size:][:size])
-			}
+		column := (w.from + at*w.gap) * panel.Rows
+		for i := range all {
+			to, from := column+i*size, acc[i*w.rows*size:]
+			simd.CopyRows(out[w.row*n+to:], n, from, size, min(size, n-to), w.rows)
 		}
 		acc = acc[(w.to-w.from)*w.rows*panel.Rows:]
 	}

@@ -27,7 +27,7 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		g = g.Hoist(nil, o.Keep)
 	}
 	e := &executable{b: b, rows: max(o.Rows, 1), results: cmp.Or(o.Outputs, max(o.Rows, 1)), vocab: backend.Vocab(g),
-		scratch: make([]scratch, b.pool.threads), expert: o.Expert, entry: backend.EntryOf(g),
+		scratch: make([]scratch, max(b.pool.threads, b.pool.lanes)), expert: o.Expert, entry: backend.EntryOf(g),
 		asked: askedValues{kept: kept, values: map[*graph.Node][]float32{}}}
 	p := &planner{e: e, g: g, values: map[*graph.Node][]float32{}, live: g.Live(), fused: map[*graph.Node]*graph.Node{},
 		siblings: map[*graph.Node][]*graph.Node{}, made: map[*graph.Node]bool{}, tables: map[freqs]*rope.Table{}}

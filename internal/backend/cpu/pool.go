@@ -18,6 +18,7 @@ import (
 // counts say so.
 type pool struct {
 	threads int
+	lanes   int      // of loops for simd.Record; 0 for none
 	waiters []waiter // by worker; 0 is the caller of run
 	shares  []share  // likewise
 	done    []tally  // likewise
@@ -40,7 +41,7 @@ type pool struct {
 
 // newPool starts threads-1 goroutines.
 func newPool(threads int) *pool {
-	p := &pool{threads: threads, waiters: make([]waiter, threads), shares: make([]share, threads),
+	p := &pool{threads: threads, lanes: simd.Lanes(), waiters: make([]waiter, threads), shares: make([]share, threads),
 		done: make([]tally, threads)}
 	spin := threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU())
 	for i := range p.waiters {
@@ -107,6 +108,19 @@ func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	p.work(l, 0)
 	p.waiters[0].wait(func() bool { return p.isOver(l) })
 	return p.err
+}
+
+// record does run's work for pieces that simd.Record can record, with a lane for a worker.
+func (p *pool) record(n, grain int, f func(worker, from, to int) error) error {
+	if blocks := (n + grain - 1) / grain; p.lanes > 0 && blocks > 1 {
+		lanes := min(p.lanes, blocks)
+		return guard(func() error {
+			return simd.Record(lanes, func(i int) error {
+				return f(i, i*blocks/lanes*grain, min((i+1)*blocks/lanes*grain, n))
+			})
+		})
+	}
+	return p.run(n, grain, f)
 }
 
 // part names the next part of a kernel to the meter; "" is the main part.

@@ -45,7 +45,7 @@ func wasm() map[string]string {
 	k.quantizes()
 	k.dots()
 	k.attends()
-	k.kernel("hasKernels", "p", func(f *fn, a []code) { f.store32(a[0], 0, num(1)) })
+	k.records()
 	return k.files()
 }
 
@@ -717,6 +717,14 @@ func interleave(a, b code, from int) code {
 
 // vectors has the kernels over whole vectors.
 func (k *kernels) vectors() {
+	k.kernel("clearVec", "s", func(f *fn, a []code) { f.do(a[0], num(0), shl(a[1], num(2)), "\xfc\x0b\x00") })
+	k.kernel("copyRowsVec", "pipiii", func(f *fn, a []code) { // dst, its step, src, its step, size, rows
+		f.repeat(a[5], func() {
+			f.do(a[0], a[2], shl(a[4], num(2)), "\xfc\x0a\x00\x00")
+			f.set(a[0], add(a[0], shl(a[1], num(2))))
+			f.set(a[2], add(a[2], shl(a[3], num(2))))
+		})
+	})
 	k.kernel("addVec", "sss", func(f *fn, a []code) {
 		f.steps(a[1], func() { f.store(a[0], 0, addV(load(a[2], 0), load(a[4], 0))) }, a[0], a[2], a[4])
 	})

@@ -48,8 +48,30 @@ const (
 type module struct {
 	types, funcs, bodies []code
 	kernels              []string
-	places               []code // the functions of kernels
+	places               []code       // the functions of kernels
+	now                  map[int]bool // kernels that are never recorded
+	note                 func(args ...code) code
+	run                  code // its function
 }
+
+// The functions imported, and the module's variables. While rec is not 0, kernels are recorded there, as frames: their
+// number, and at 8 the arguments. base has the starts of lanes before, and the end.
+const imported = 1 // join runs the lanes
+
+const (
+	rec code = code(rune(iota))
+	end
+	base
+	lanes
+	threads
+	variables = iota
+)
+
+const frame = 8 + 128 // bytes
+
+func (f *fn) setGlobal(g, value code) { f.do(value, "\x24", g) }
+
+func global(g code) code { return "\x23" + g }
 
 // fn is a function being written.
 type fn struct {
@@ -86,7 +108,7 @@ func (m *module) function(params, results []code, text func(f *fn, args []code))
 	}
 	m.funcs = append(m.funcs, m.typed(params, results))
 	m.bodies = append(m.bodies, sized(list(vars)+f.body+"\x0b"))
-	n := unsigned(len(m.funcs) - 1)
+	n := unsigned(imported + len(m.funcs) - 1)
 	return func(args ...code) code { return join(args...) + "\x10" + n }
 }
 
@@ -122,29 +144,103 @@ func (m *module) kernel(name, arguments string, text func(f *fn, args []code)) {
 				at++
 			case 'r':
 				args = append(args, add(sp[0], num(at)))
+				m.direct()
 			}
 		}
 		text(f, args)
 	})
-	m.places = append(m.places, unsigned(len(m.funcs)-1))
+	m.places = append(m.places, unsigned(imported+len(m.funcs)-1))
 }
 
-// bytes is the module. It imports a memory and a table. A kernel is a function with its number in the table, and the
-// export with its name calls what the table has: so an instance can be made before the memory is there, and another one
-// with the memory puts its kernels into the table.
+// direct says that the last kernel is never recorded.
+func (m *module) direct() {
+	if m.now == nil {
+		m.now = map[int]bool{}
+	}
+	m.now[len(m.kernels)-1] = true
+}
+
+// call calls a kernel by its number.
+func (m *module) call(sp, number code) code {
+	return sp + number + "\x11" + m.typed([]code{i32}, nil) + "\x00"
+}
+
+// records has the kernels that record others, and run, which runs a lane.
+func (m *module) records() {
+	join := func(f *fn) {
+		f.store32(add(global(base), shl(global(lanes), num(2))), 0, global(rec))
+		f.do(global(base), global(lanes), "\x10\x00")
+	}
+	begin := func(f *fn) {
+		f.setGlobal(rec, add(global(base), num(1024)))
+		f.setGlobal(lanes, num(0))
+	}
+	lane := func(f *fn) {
+		f.store32(add(global(base), shl(global(lanes), num(2))), 0, global(rec))
+		f.setGlobal(lanes, add(global(lanes), num(1)))
+	}
+	m.kernel("hasKernels", "p", func(f *fn, a []code) { f.store32(a[0], 0, global(threads)) })
+	m.direct()
+	m.kernel("record", "pi", func(f *fn, a []code) { // room for frames behind 1024 bytes
+		f.setGlobal(base, a[0])
+		f.setGlobal(end, add(a[0], add(a[1], num(1024))))
+		begin(f)
+	})
+	m.direct()
+	m.kernel("nextLane", "", func(f *fn, _ []code) { lane(f) })
+	m.direct()
+	m.kernel("joinLanes", "", func(f *fn, _ []code) {
+		join(f)
+		f.setGlobal(rec, num(0))
+	})
+	m.direct()
+	m.note = m.function([]code{i32, i32}, nil, func(f *fn, a []code) {
+		f.when(equal(global(rec), global(end)), func() { // what is there runs first
+			join(f)
+			begin(f)
+			lane(f)
+		})
+		f.store32(global(rec), 0, a[1])
+		f.do(add(global(rec), num(8)), add(a[0], num(8)), num(frame-8), "\xfc\x0a\x00\x00")
+		f.setGlobal(rec, add(global(rec), num(frame)))
+	})
+	m.function([]code{i32, i32}, nil, func(f *fn, a []code) {
+		starts := f.keep(i32, add(a[0], shl(a[1], num(2))))
+		at := f.keep(i32, load32(starts, 0))
+		f.while(sub(load32(starts, 4), at), func() {
+			f.do(m.call(at, load32(at, 0)))
+			f.step(at, frame)
+		})
+	})
+	m.run = unsigned(imported + len(m.funcs) - 1)
+}
+
+// bytes is the module. It imports a memory, a table and a function. A kernel is a function with its number in the
+// table, and the export with its name calls what the table has: so an instance can be made before the memory is there,
+// and another one with the memory puts its kernels into the table.
 func (m *module) bytes() []byte {
-	var exports, bodies, funcs []code
+	var exports, bodies, funcs, globals []code
 	kernel := m.typed([]code{i32}, nil)
 	for i, name := range m.kernels {
-		funcs = append(funcs, kernel)
-		bodies = append(bodies, sized("\x00\x20\x00"+num(i)+"\x11"+kernel+"\x00\x0b"))
-		exports = append(exports, sized(code("simd."+name))+"\x00"+unsigned(len(m.funcs)+i))
+		body := m.call("\x20\x00", num(i))
+		if !m.now[i] {
+			body = global(rec) + "\x04\x40" + m.note("\x20\x00", num(i)) + "\x05" + body + "\x0b"
+		}
+		funcs, bodies = append(funcs, kernel), append(bodies, sized("\x00"+body+"\x0b"))
+		exports = append(exports, sized(code("simd."+name))+"\x00"+unsigned(imported+len(m.funcs)+i))
 	}
+	exports = append(exports, "\x03run\x00"+m.run, "\x07threads\x03"+threads)
+	for i := range variables {
+		globals = append(globals, i32+"\x01"+num(i/(variables-1))+"\x0b") // a thread
+	}
+	pair := m.typed([]code{i32, i32}, nil)
 	section := func(id code, c code) code { return id + sized(c) }
 	return []byte("\x00asm\x01\x00\x00\x00" +
 		section("\x01", list(m.types)) +
-		section("\x02", "\x02\x03env\x06memory\x02\x00\x01"+"\x03env\x05table\x01\x70\x00"+unsigned(len(m.kernels))) +
+		section("\x02", "\x03\x03env\x06memory\x02\x00\x81\x80\x80\x80\x00"+ // as long as limits of shared memory
+			"\x03env\x05table\x01\x70\x00"+unsigned(len(m.kernels))+"\x03env\x04join\x00"+pair) +
 		section("\x03", list(append(m.funcs, funcs...))) +
+		section("\x06", list(globals)) +
 		section("\x07", list(exports)) +
 		section("\x09", "\x01\x00"+num(0)+"\x0b"+list(m.places)) +
 		section("\x0a", list(append(m.bodies, bodies...))))

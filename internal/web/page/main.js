@@ -236,5 +236,5 @@ async function loadLast() {
 	if (last?.kind === 'file') note('again', 'openAgain', { name: last.name }, '', ['localFile', () => $('file').click()]);
 }
 
-if (typeof document === 'undefined') serve();
+if (typeof document === 'undefined') serve(() => new Worker(scripts.createScriptURL('karat.js')));
 else document.readyState === 'loading' ? addEventListener('DOMContentLoaded', start) : start();

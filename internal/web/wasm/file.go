@@ -160,3 +160,10 @@ func (w *window) ReadAt(b []byte, at int64) (int, error) {
 	}
 	return n, nil
 }
+
+// close lets go of the copy.
+func (w *window) close() {
+	w.mu.Lock()
+	w.data = nil
+	w.mu.Unlock()
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall/js"
 
@@ -61,8 +62,20 @@ func (m *model) open() (err error) {
 	}
 	if m.m, err = karat.LoadSources(context.Background(), files, m.o); err == nil {
 		m.session = m.m.NewSession()
+		for _, f := range list {
+			f.At.(*window).close()
+		}
+		frugal()
 	}
 	return err
+}
+
+// frugal lets garbage be 8 MiB: weights are most of the heap, and the memory never shrinks.
+func frugal() {
+	var s runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&s)
+	debug.SetGCPercent(int(max(1, min(10, 100*(8<<20)/s.HeapAlloc))))
 }
 
 // close frees the model, until the next open.
