@@ -257,7 +257,7 @@ func typeOf(t reflect.Type) (Type, error) {
 const (
 	firstRead = 1 << 20 // of a header
 	small     = 1 << 20 // bytes of a tensor read at once
-	smallest  = 1 << 16 // likewise of a quantized one, which is mostly packed elsewhere
+	smallest  = 1 << 16 // likewise of a quantized tensor, mostly packed elsewhere
 )
 
 // Source is a file that cannot be mapped: the bytes, or a reader of the bytes.
@@ -349,7 +349,7 @@ func readStart(r io.ReaderAt, size int) (*File, error) {
 			return nil, fmt.Errorf("header: %w", err)
 		}
 		f, err := readFile(data, size)
-		if err == nil { // again, of the header alone: its bytes stay in memory
+		if err == nil { // again, of the header alone: the bytes stay in memory
 			end := len(data)
 			for _, p := range f.places {
 				end = min(end, int(p.offset))

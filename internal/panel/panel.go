@@ -220,8 +220,8 @@ func (w *Weight) Move(data []byte) (*Weight, error) {
 // InPlace reports whether w keeps the rows of the file.
 func (w *Weight) InPlace() bool { return w.data == nil }
 
-// Records reports whether kernels alone read w's panels, as simd.Record wants.
-func (w *Weight) Records() bool {
+// Records reports whether kernels alone read w's panels, for simd.Record.
+func Records(w *Weight) bool {
 	return !w.InPlace() && !w.woven && w.DType != tensor.NVFP4 && (w.stored == nil || w.stored.Shared == 0)
 }
 

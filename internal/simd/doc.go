@@ -18,9 +18,9 @@
 //
 // The files in reading order: narrow.go (attention to panels); panel.go, row.go, rows.go, grid.go, weave.go,
 // panel_amx.go, panel_generic.go, quantize.go (panels of quantized weights and their activations); scan.go,
-// attention.go, gate.go, act.go (layers); blocks.go, exp.go, fit.go, closest.go (writing blocks); vec.go, double.go,
-// dot.go with eights.go (whole vectors); limits.go (a core's speed); fma.go; tier.go with tier_*.go and amx_*.go (the
-// machine's instructions), kernels.go (the kernels in assembly).
+// attention.go, gate.go, act.go (layers); record.go (threads of wasm); blocks.go, exp.go, fit.go, closest.go (writing
+// blocks); vec.go, double.go, dot.go with eights.go (whole vectors); limits.go (a core's speed); fma.go; tier.go with
+// tier_*.go and amx_*.go (the machine's instructions), kernels.go (the kernels in assembly).
 package simd
 
 //go:generate go run ../dev/simdgen

@@ -1,9 +1,8 @@
 package simd
 
-// In the tier wasm other threads have no Go, only kernels. So Go records calls of kernels, and threads make them.
+// In the tier wasm other threads have kernels, but no Go. So Go records calls of kernels, and threads make the calls.
 
-// Lanes returns the number of lanes for Record that gives all threads work, and 0 where there is one thread, or no need
-// to record.
+// Lanes returns a number of lanes for Record with work for all threads, and 0 for one thread, or no need to record.
 func Lanes() int {
 	if tier != wasm {
 		return 0
@@ -25,9 +24,9 @@ const (
 // frames are recorded calls: where lanes begin, and then a frame for each call.
 var frames []byte
 
-// Record calls f for each lane. The kernels that f calls run later, a lane's in their order and lanes beside each other,
-// and have run when Record returns. So f reads nothing that a kernel writes, gives kernels no memory of its stack and no
-// two lanes the same memory to write, and frees no memory.
+// Record calls f for each lane. Kernels called by f run later, a lane's in order and lanes beside each other, and have
+// run when Record returns. So f reads nothing written by kernels, gives kernels no memory of the stack and no two lanes
+// the same memory to write, and frees no memory.
 func Record(lanes int, f func(lane int) error) error {
 	if frames == nil {
 		frames = make([]byte, laneHeader+mostRecords*frameBytes)

@@ -90,7 +90,7 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	}{mul: s.Mul, div: s.Div}
 	values := &table.codes
 	if tier == wasm && s.Table != nil {
-		values = s.Table // which stays, see Record
+		values = s.Table // no memory of the stack, see Record
 	} else if s.Table != nil {
 		table.codes = *s.Table
 	}

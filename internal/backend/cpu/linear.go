@@ -120,7 +120,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	}
 	p.tiles, p.row, p.whole = simd.HasTiles(rows), rows == 1 && p.panels.Stored().HasRow(),
 		p.panels.Stored().HasChunks(rows)
-	p.records = p.panels.Records()
+	p.records = panel.Records(p.panels)
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	defer p.e.b.pool.part("")
 	p.e.b.pool.part("round")

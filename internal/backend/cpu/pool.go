@@ -110,7 +110,7 @@ func (p *pool) run(n, grain int, f func(worker, from, to int) error) error {
 	return p.err
 }
 
-// record does run's work for pieces that simd.Record can record, with a lane for a worker.
+// record does run's work for pieces of kernels alone, with a lane for a worker: see simd.Record.
 func (p *pool) record(n, grain int, f func(worker, from, to int) error) error {
 	if blocks := (n + grain - 1) / grain; p.lanes > 0 && blocks > 1 {
 		lanes := min(p.lanes, blocks)

@@ -195,7 +195,7 @@ func (m *module) records() {
 	})
 	m.direct()
 	m.note = m.function([]code{i32, i32}, nil, func(f *fn, a []code) {
-		f.when(equal(global(rec), global(end)), func() { // what is there runs first
+		f.when(equal(global(rec), global(end)), func() { // recorded frames run first
 			join(f)
 			begin(f)
 			lane(f)
