@@ -77,6 +77,7 @@ func restorePair(c *checker, p *pair) *pair {
 	r := *p
 	r.model, _ = c.model.Tensor(p.gguf, p.hf)
 	r.source, _ = c.source.Tensor(p.gguf, p.hf)
+	r.source = filled(c, p.gguf, r.source)
 	return &r
 }
 
@@ -120,7 +121,7 @@ func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 				continue
 			}
 			seen[w.GGUF] = true
-			p := pair{gguf: w.GGUF, hf: w.HF, source: wholeSource(c, w)}
+			p := pair{gguf: w.GGUF, hf: w.HF, source: filled(c, w.GGUF, wholeSource(c, w))}
 			t, ok := model.Tensor(w.GGUF, w.HF)
 			switch {
 			case ok:
@@ -145,6 +146,14 @@ func pairsOf(c *checker, g *graph.Graph) (pairs []pair) {
 			"the model has a head of its own, and the source takes its embedding instead")
 	}
 	return pairs
+}
+
+// filled returns a tensor of the source with the rows that GGUF has behind.
+func filled(c *checker, name string, t tensor.Tensor) tensor.Tensor {
+	if c.model.Format == checkpoint.GGUF {
+		t = c.source.Habit(name).Fill(t)
+	}
+	return t
 }
 
 // wholeSource returns the source's tensor of a weight of which a node may read only a row.

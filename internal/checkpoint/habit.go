@@ -25,6 +25,7 @@ type Habit struct {
 	Form   family.Form
 	Groups int                     // of a Grouped tensor
 	Skip   int                     // number of first rows, of padding, absent from GGUF
+	Rows   int                     // of a matrix in GGUF, if more than in the folder
 	Times  func(row int) []float64 // multipliers of a row, on the way to GGUF; nil for none
 	tiled  tiled
 	fused  fused
@@ -118,7 +119,7 @@ func (c *weights) Habit(gguf string) Habit {
 			return Habit{Times: times, tiled: c.tiled(h.Tiled), fused: fusedOf(h.Fused, c.Values),
 				Heads: c.Values.Int(h.Heads), Plus: h.Plus,
 				Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs, Shares: h.Shares,
-				NegExp: h.NegExp, Form: h.Form, Skip: skip, Groups: c.Values.Int(h.Groups)}
+				NegExp: h.NegExp, Form: h.Form, Skip: skip, Rows: c.Values.Int(h.Filled), Groups: c.Values.Int(h.Groups)}
 		}
 	}
 	return Habit{}
@@ -246,6 +247,8 @@ func (h Habit) ToFile(f Format, s tensor.Shape) tensor.Shape {
 		return tensor.Shape{1, 1, s[0], 1}
 	case h.Form == family.Squeezed && len(s) == 2 && f == GGUF:
 		return tensor.Shape{1, s[0], 1, s[1]}
+	case f == GGUF && len(s) == 2 && h.Rows > s[0]:
+		return tensor.Shape{h.Rows, s[1]}
 	case f == GGUF && h.Form == family.Column && len(s) == 1:
 		return tensor.Shape{s[0], 1}
 	case f == GGUF && h.Form == family.Grouped && len(s) == 1 && h.Groups > 0 && s[0]%h.Groups == 0:
@@ -268,6 +271,22 @@ func (h Habit) Pad(t tensor.Tensor) (tensor.Tensor, error) {
 	t.Data = append(make([]byte, h.Skip*t.DType.RowBytes(t.Shape[1])), t.Data...)
 	t.Shape = tensor.Shape{t.Shape[0] + h.Skip, t.Shape[1]}
 	return t, nil
+}
+
+// Fill returns t with GGUF's number of rows, of zeros behind t's. No data is copied.
+func (h Habit) Fill(t tensor.Tensor) tensor.Tensor {
+	if len(t.Shape) != 2 || h.Rows <= t.Shape[0] {
+		return t
+	}
+	rows := t.Shape[0]
+	zeros := tensor.Tensor{DType: t.DType, Shape: tensor.Shape{1, t.Shape[1]},
+		Data: make([]byte, t.DType.RowBytes(t.Shape[1]))}
+	return tensor.Gather(t.Name, []tensor.Tensor{t, zeros}, h.Rows, func(row int) (part, own int) {
+		if row < rows {
+			return 0, row
+		}
+		return 1, 0
+	})
 }
 
 // hasEnding reports whether a name ends with one of the endings.

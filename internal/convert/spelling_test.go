@@ -1,15 +1,21 @@
 package convert_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
+	"github.com/karat-run/karat/internal/check"
 	"github.com/karat-run/karat/internal/convert"
 	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/gguf"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
 )
 
 type config = map[string]any
@@ -76,6 +82,49 @@ func TestPublishedSettings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFilled takes a folder with fewer rows in the table of layers than tokens, as published ones of Gemma 3n, to a GGUF
+// file, which has rows of zeros behind, as llama.cpp's, and back.
+func TestFilled(t *testing.T) {
+	const rows, all = 2032, 2048
+	src := configured(t, "gemma3n", with(config{"vocab_size_per_layer_input": rows}))
+	own := slices.Collect(maps.Values(folder(t, src)))
+	for i, x := range own {
+		if x.Name == "model.embed_tokens_per_layer.weight" {
+			own[i].Shape, own[i].Data = tensor.Shape{rows, x.Shape[1]}, bytes.Clone(x.Data[:len(x.Data)/all*rows])
+		} else {
+			own[i].Data = bytes.Clone(x.Data)
+		}
+	}
+	if err := safetensors.WriteFile(filepath.Join(src, "model.safetensors"), own, nil); err != nil {
+		t.Fatal(err)
+	}
+	file, back := filepath.Join(t.TempDir(), "model.gguf"), filepath.Join(t.TempDir(), "back")
+	run(t, src, file, convert.Options{})
+	run(t, file, back, convert.Options{})
+	f, err := gguf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, x := range f.Tensors() {
+		if x.Name == "per_layer_token_embd.weight" && (x.Shape[0] != all ||
+			bytes.ContainsFunc(x.Data[len(x.Data)/all*rows:], func(r rune) bool { return r != 0 })) {
+			t.Errorf("%v, or the rows behind are not of zeros", x.Shape)
+		}
+	}
+	r := golden.Record(t, "gemma3n")
+	want, _ := logits(t, golden.Model(t, "gemma3n"), r)
+	for _, path := range []string{src, file, back} {
+		if got, _ := logits(t, path, r); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: other logits", filepath.Base(path))
+		}
+	}
+	report, err := check.Run(t.Context(), file, check.Options{Against: src})
+	if err != nil || len(report.Findings) > 0 {
+		t.Errorf("%v, %v", report.Findings, err)
 	}
 }
 

@@ -178,8 +178,9 @@ func (c *converter) notePacked(packing string, types map[tensor.DType]int, chang
 
 // newJob brings a folder's tensor into GGUF under its name there, without .weight.
 func newJob(m *checkpoint.Checkpoint, t tensor.Tensor, name string, to tensor.DType) job {
-	j := job{in: t, out: t}
 	h := m.Habit(name)
+	t = h.Fill(t)
+	j := job{in: t, out: t}
 	if h.Permutes() {
 		rows := t.Shape[0]
 		j.from = func(r int) int { return h.HFRow(r, rows) }

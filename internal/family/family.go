@@ -201,6 +201,7 @@ type Habit struct {
 	Heads  string                              // number of heads with rows permuted for interleaved rotation
 	Plus   float32                             // added to every value
 	Padded bool                                // GGUF leaves out the rows up to the padding token's
+	Filled string                              // setting with the number of GGUF's rows, of zeros behind the folder's
 	Turned bool                                // config.json's format has matrices, except of blocks, as [in, out]
 	Joined string                              // module of parts joined in GGUF: mlp.experts, of mlp.experts.3.up_proj
 	Times  func(s Settings, row int) []float64 // multipliers of a row, in sequence, part of GGUF's values; nil for none

@@ -58,7 +58,8 @@ var Family = family.Family{
 	},
 	Held: map[string]string{"laurel_rank": ".laurel_l"},
 	Habits: []family.Habit{{Ends: []string{"altup_proj"}, Joined: "altup_projections"},
-		{Ends: []string{"altup_unembd_proj"}, Joined: "altup_unembed_projections"}},
+		{Ends: []string{"altup_unembd_proj"}, Joined: "altup_unembed_projections"},
+		{Ends: []string{"per_layer_token_embd"}, Filled: "vocab_size"}},
 	Bare: []string{".correct_output_scale"},
 
 	Tokenizer: family.Tokenizer{Model: "llama", Pre: "default", BOS: true},
