@@ -163,6 +163,11 @@ type Model struct {
 		found *receipt.Model
 	}
 
+	adapted struct { // opened.Adapters
+		turn       sync.Mutex // held by LoadAdapter
+		sync.Mutex            // guards the list, which is never changed itself
+	}
+
 	split struct { // the heads of nodes' values, found at the first use
 		once  sync.Once
 		heads map[*graph.Node]int
@@ -281,7 +286,7 @@ func (m *Model) blend(chosen map[string]float64) (*backend.Blend, error) {
 		return m.opened.Blend, nil
 	}
 	var parts []backend.Part // in the order of Options, for the same bits from the same choice
-	for _, p := range m.opened.Adapters {
+	for _, p := range m.adapters() {
 		if by, ok := chosen[p.Name]; ok {
 			parts = append(parts, backend.Part{Adapter: p.Adapter, By: by})
 		}

@@ -85,7 +85,7 @@ func (m *Model) ends() []int { return m.opened.Checkpoint.EndOfTurn(m.opened.Tok
 // factors returns the factors of a request's adapters by their labels.
 func (m *Model) factors(chosen map[string]float64) map[string]float64 {
 	all := map[string]float64{}
-	for _, p := range m.opened.Adapters {
+	for _, p := range m.adapters() {
 		if by, ok := chosen[p.Name]; ok {
 			all[p.Label] = by
 		} else if chosen == nil {
@@ -440,7 +440,7 @@ func (m *Model) blendOf(r *receipt.Receipt) (*backend.Blend, error) {
 		return nil, nil
 	}
 	chosen := maps.Clone(r.Adapters)
-	for _, p := range m.opened.Adapters {
+	for _, p := range m.adapters() {
 		if by, ok := r.Adapters[p.Label]; ok && p.Label != p.Name {
 			delete(chosen, p.Label)
 			chosen[p.Name] = by

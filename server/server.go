@@ -49,13 +49,15 @@ type Options struct {
 	// ImageHosts are the hosts whose pictures are fetched by http and https addresses in requests: HOST, HOST:PORT or
 	// *.DOMAIN; nil fetches none. An address that is not public must be listed itself.
 	ImageHosts []string
-	MaxBody    int64                   // most bytes of a request; 0 is 32 MiB
-	Requests   int                     // maximum of answers computed or waiting, else 429; 0 is 256
-	ReceiptKey ed25519.PrivateKey      // signs receipts of answers; nil makes none
-	Store      string                  // folder of files and batches; "" has none
-	Trace      func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
-	Pages      map[string]http.Handler // by paths, including /, for readers without a key
-	Log        *slog.Logger            // of requests, without their texts; nil is none
+	MaxBody    int64              // most bytes of a request; 0 is 32 MiB
+	Requests   int                // maximum of answers computed or waiting, else 429; 0 is 256
+	ReceiptKey ed25519.PrivateKey // signs receipts of answers; nil makes none
+	Store      string             // folder of files and batches; "" has none
+	// Cache is told of pages of models' KV caches that come and go, as by karat.Model.WatchCache; nil is none.
+	Cache func(model string, page karat.CachePage)
+	Trace func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
+	Pages map[string]http.Handler // by paths, including /, for readers without a key
+	Log   *slog.Logger            // of requests, without their texts; nil is none
 }
 
 // New makes a server. New reads the models' files, for their fingerprints, until the end of ctx.
@@ -145,6 +147,9 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 		return nil, err
 	}
 	x.print = "karat_" + x.print
+	if see := s.o.Cache; see != nil {
+		m.WatchCache(func(p karat.CachePage) { see(e.Name, p) })
+	}
 	if most := x.info.MaxContext; !x.info.Encoder && x.room < agentContext && most >= agentContext {
 		s.log.Info("small context", "model", e.Name, "tokens", x.room, "most", most, "hint",
 			fmt.Sprintf("coding agents ask for %d tokens or more: --ctx", agentContext))

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/karat-run/karat/server"
+	"github.com/karat-run/karat/server/kvevents"
 	"github.com/karat-run/karat/server/otlp"
 	"github.com/spf13/cobra"
 )
@@ -47,6 +48,7 @@ type serveFlags struct {
 	logFormat               string
 	config, store, traces   string
 	receipts                bool
+	events                  kvevents.Options
 	receiptKey              string
 	model                   servedFlags // of models whose configuration says nothing else
 	changed                 func(flag string) bool
@@ -62,7 +64,8 @@ func newServeCommand() *cobra.Command {
 		"tls-cert", file(&f.cert), "tls-key", file(&f.key), "max-requests", &f.queue, "max-loaded", &f.loaded,
 		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config),
 		"receipts", &f.receipts, "receipt-key", file(&f.receiptKey), "store",
-		file(&f.store),
+		file(&f.store), "kv-events", &f.events.Address, "kv-events-replay", &f.events.Replay, "kv-events-pod",
+		&f.events.Pod,
 		"otlp-endpoint", &f.traces, "no-page", &f.noPage, "check-config", &f.check)
 	f.model.add(c)
 	c.takesModel()
@@ -78,6 +81,8 @@ func (f *serveFlags) checkFlags(args []string) error {
 		return usagef("--max-loaded %d: want 1 or more", f.loaded)
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--tls-cert and --tls-key go together")
+	case f.events.Address == "" && f.events.Replay+f.events.Pod != "":
+		return usagef("--kv-events-replay and --kv-events-pod need --kv-events")
 	case f.receiptKey != "" && !f.receipts:
 		return usagef("--receipt-key needs --receipts")
 	case f.logFormat != "text" && f.logFormat != "json":
@@ -178,6 +183,12 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 		defer e.Close() // after the server
 		so.Trace = e.Add
 	}
+	if f.events.Address != "" {
+		f.events.Pod = cmp.Or(f.events.Pod, f.pod())
+		events := must(kvevents.New(f.events))
+		defer events.Close() // after the server
+		so.Cache = events.Add
+	}
 	for _, m := range all {
 		so.Models = append(so.Models, m.server(x.log))
 	}
@@ -192,6 +203,15 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	defer s.Close()
 	throw(f.announce(x.out, l, so.Models[0].Name, len(keys) > 0))
 	return f.until(x.ctx, l, s)
+}
+
+// pod returns the replica's name in events: its address and port in a cluster that sets POD_IP, else the host's name.
+func (f *serveFlags) pod() string {
+	if ip := os.Getenv("POD_IP"); ip != "" {
+		return net.JoinHostPort(ip, strconv.Itoa(int(f.port)))
+	}
+	name, _ := os.Hostname() // a name says which of several replicas; a single one needs none
+	return name
 }
 
 // exporter sends traces, nil where none are wanted.

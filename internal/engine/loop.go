@@ -198,6 +198,7 @@ func (e *Engine) Close() error {
 	if over != nil {
 		<-over
 	}
+	e.pool.Watch(nil)
 	e.closing.Lock()
 	defer e.closing.Unlock()
 	return e.cache.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/engine/schedule"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/kv"
 )
 
 // Caller is a request's sender, and its urgency.
@@ -116,6 +117,33 @@ func rootOf(s *Sequence) string {
 		adapters = s.blend.ID
 	}
 	return fmt.Sprintf("%d %d %s%s%s", len(adapters), len(s.extras.name), adapters, s.extras.name, s.salt)
+}
+
+// Origin is what sequences that share pages have in common beside tokens, each "" for none.
+type Origin struct {
+	Adapters string // the ID of their blend
+	Rows     string // names rows of embeddings and positions of three parts
+	Salt     string
+}
+
+// originOf returns the origin in a text of rootOf.
+func originOf(root string) (o Origin) {
+	var n, m int
+	if _, err := fmt.Sscanf(root, "%d %d", &n, &m); err != nil {
+		return o
+	}
+	rest := root[len(fmt.Sprintf("%d %d ", n, m)):]
+	return Origin{rest[:n], rest[n : n+m], rest[n+m:]}
+}
+
+// Watch calls see for each full page of keys and values kept for later sequences from now on, and for its end, as
+// kv.Pool.Watch does.
+func (e *Engine) Watch(see func(kv.Event, Origin)) {
+	if see == nil {
+		e.pool.Watch(nil)
+		return
+	}
+	e.pool.Watch(func(page kv.Event) { see(page, originOf(page.Salt)) })
 }
 
 // Rewind forgets enough of the sequence to make a prefix of tokens, and returns its length: a longer prompt is computed

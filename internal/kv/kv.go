@@ -22,6 +22,7 @@
 package kv
 
 import (
+	"crypto/sha256"
 	"errors"
 	"math"
 	"sort"
@@ -104,6 +105,7 @@ type Pool struct {
 	bound int64   // on the bytes of all pages
 	solo  int     // the longest sequence, alone, within the bound
 	tree  tree
+	see   func(Event) // of Watch, or nil
 }
 
 // page is the holders of a page.
@@ -234,6 +236,39 @@ func (p *Pool) Usage() (used, kept, bound int64) {
 		}
 	}
 	return used, kept, p.bound
+}
+
+// Event is a full page that sequences find from now on, or no longer.
+type Event struct {
+	// Key names the page's tokens and all tokens before, Parent those of the page before, zero for a first page.
+	Key, Parent [sha256.Size]byte
+	Tokens      []int32 // of a page found from now on, else nil; not to be kept
+	Salt        string  // of its sequences
+}
+
+// Watch calls see for each full page kept for later sequences from now on, and for its end, in order. see must return
+// at once, and must not use the pool. Watch(nil) tells the last see the end of all pages, in any order, and ends it.
+func (p *Pool) Watch(see func(Event)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if see == nil {
+		for _, n := range p.tree.nodes {
+			p.tell(n, nil)
+		}
+	}
+	p.see = see
+}
+
+// tell tells Watch's see of a full page, with its tokens, or of its end. The caller holds mu.
+func (p *Pool) tell(n *node, tokens []int32) {
+	if p.see == nil {
+		return
+	}
+	e := Event{Key: n.key, Tokens: tokens, Salt: n.salt}
+	if n.parent != nil {
+		e.Parent = n.parent.key
+	}
+	p.see(e)
 }
 
 // shares reports whether sequences find pages left by others.

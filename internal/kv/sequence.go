@@ -9,6 +9,7 @@ import (
 type Sequence struct {
 	pool    *Pool
 	root    key
+	salt    string // of root
 	length  int
 	done    int             // positions computed, up to the last Commit
 	start   int             // positions in the slot's state, a multiple of PageSize
@@ -85,7 +86,7 @@ func (s *Sequence) Adopt(tokens []int32, salt string) int {
 	defer p.mu.Unlock()
 	if root != s.root {
 		s.clear()
-		s.root = root
+		s.root, s.salt = root, salt
 	}
 	if !s.shares() || len(tokens) == 0 {
 		return s.length
@@ -328,7 +329,7 @@ func (s *Sequence) publish() {
 	if parent != nil {
 		parent.users--
 	}
-	n := p.tree.grow(parent, k, s.tail[:])
+	n := p.tree.grow(parent, k, s.tail[:], s.salt)
 	n.users++
 	s.path = append(s.path, n)
 	for c, class := range p.o.Classes {

@@ -29,8 +29,9 @@ func (k key) next(tokens []int32) key {
 // of rows, and without followers (tail.go).
 // A node's parent exists as long as the node.
 type node struct {
-	key      key   // of a full page
-	under    key   // its parent's, or the root
+	key      key // of a full page
+	under    key // its parent's, or the root
+	salt     string
 	parent   *node // nil before the first page
 	children int
 	users    int             // sequences with this as last full page
@@ -49,7 +50,7 @@ type tree struct {
 }
 
 // grow returns the node of a full page after parent with these tokens, made if there is none.
-func (t *tree) grow(parent *node, under key, tokens []int32) *node {
+func (t *tree) grow(parent *node, under key, tokens []int32, salt string) *node {
 	k := under.next(tokens)
 	n := t.nodes[k]
 	if n != nil {
@@ -57,8 +58,9 @@ func (t *tree) grow(parent *node, under key, tokens []int32) *node {
 		return n
 	}
 	n = t.add(parent, under, tokens)
-	n.key = k
+	n.key, n.salt = k, salt
 	t.nodes[k] = n
+	t.pool.tell(n, n.tokens[:])
 	return n
 }
 
@@ -85,6 +87,7 @@ func (t *tree) remove(n *node) {
 	t.used.Remove(n.place)
 	if n.size == PageSize {
 		delete(t.nodes, n.key)
+		t.pool.tell(n, nil)
 	}
 	all := t.followers[n.under]
 	i, last := slices.Index(all, n), len(all)-1

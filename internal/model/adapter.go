@@ -73,6 +73,32 @@ func Adapters(
 	return parts, notes, nil
 }
 
+// Adopt reads one more adapter for an open model, as Adapters does. The caller adds the part to a new list in m.Adapters.
+func (m *Model) Adopt(ctx context.Context, a Adapter) (p backend.Part, err error) {
+	if runtime.GOOS == "js" || m.Numerics.GPU > 0 {
+		return p, errors.New("on a GPU, and in a browser, adapters are given when the model is loaded")
+	}
+	for _, other := range m.Adapters {
+		if other.Name == a.Name {
+			return p, fmt.Errorf("two adapters have the name %q", a.Name)
+		}
+	}
+	f, err := adapter.Open(a.Path)
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	if err := sysinfo.FitsIn(f.Bytes(), 0, 0, 0); err != nil {
+		return p, fmt.Errorf("%s %w", a.Path, tooLarge{err})
+	}
+	p.By = a.By
+	if p.Adapter, _, err = f.Bind(m.Checkpoint, m.Graph); err != nil {
+		return p, err
+	}
+	p.Name, p.Label = a.Name, a.Name
+	return p, ctx.Err()
+}
+
 // adaptersFit does Fits's work for a model without any part in memory yet, and bytes of adapters.
 func adaptersFit(c *checkpoint.Checkpoint, g *graph.Graph, o Options, bytes int64) error {
 	if o.NoFit || bytes == 0 {

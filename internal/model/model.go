@@ -66,7 +66,7 @@ func (f *Files) Piece(id int, ok bool) string {
 type Model struct {
 	Files
 	Numerics numerics.Numerics
-	Adapters []backend.Part // by the factors of Options
+	Adapters []backend.Part // by the factors of Options, and Adopt's
 	Blend    *backend.Blend // of Adapters, for sequences without a choice
 	Backend  backend.Backend
 	Engine   *engine.Engine

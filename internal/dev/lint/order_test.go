@@ -74,7 +74,8 @@ var below = map[string]string{
 
 	"dev/oracle": "", // a module of its own, which the tokenizer's tests run
 
-	"server/otlp": ". server",
+	"server/otlp":     ". server",
+	"server/kvevents": ".",
 
 	".":            "model vision hub/local chat convert check grammar kvfile receipt syntax",
 	"experiment":   ". lab npy safetensors",
@@ -88,7 +89,7 @@ var below = map[string]string{
 	"dev/webgen":   "atomicfile dev/webbuild",
 	"web/probe":    ". experiment",
 	"web/wasm":     ". webgpu lab jsasync syntax web/probe",
-	"cmd/*":        ". webgpu server server/otlp hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert bench simd",
+	"cmd/*":        ". webgpu server server/otlp server/kvevents hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.
