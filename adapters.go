@@ -14,26 +14,27 @@ import (
 )
 
 // LoadAdapter adds an adapter to the loaded model. Requests that begin later may choose the adapter by its name; no
-// request has it by default, so a.Scale must be 0. A model on a GPU takes adapters of Options alone.
-func (m *Model) LoadAdapter(ctx context.Context, a Adapter) error {
+// request has it by default, so a.Scale must be 0. A model on a GPU takes adapters of Options alone. The print is a hash
+// of the adapter.
+func (m *Model) LoadAdapter(ctx context.Context, a Adapter) (print string, err error) {
 	switch {
 	case ctx == nil:
-		return errNilContext
+		return "", errNilContext
 	case a.Name == "":
-		return fmt.Errorf("the adapter %s needs a name", a.Path)
+		return "", fmt.Errorf("the adapter %s needs a name", a.Path)
 	case a.Scale != 0:
-		return fmt.Errorf("the adapter %s has a default factor, which Options alone can give", a.Name)
+		return "", fmt.Errorf("the adapter %s has a default factor, which Options alone can give", a.Name)
 	}
 	m.adapted.turn.Lock()
 	defer m.adapted.turn.Unlock()
 	p, err := m.opened.Adopt(ctx, model.Adapter{Name: a.Name, Path: a.Path})
 	if err != nil {
-		return err
+		return "", err
 	}
 	m.adapted.Lock()
 	defer m.adapted.Unlock()
 	m.opened.Adapters = append(slices.Clip(m.opened.Adapters), p)
-	return nil
+	return hex.EncodeToString(p.Hash[:8]), nil
 }
 
 // UnloadAdapter takes an adapter of LoadAdapter away. Requests under way end with it, and later ones cannot choose it.

@@ -41,7 +41,7 @@ func TestLoadAdapter(t *testing.T) {
 	if slices.Equal(plain, want) {
 		t.Fatal("the adapter changes nothing")
 	}
-	if err := m.LoadAdapter(t.Context(), karat.Adapter{Name: "a", Path: path}); err != nil {
+	if _, err := m.LoadAdapter(t.Context(), karat.Adapter{Name: "a", Path: path}); err != nil {
 		t.Fatal(err)
 	}
 	got := said(m, func() {
@@ -64,7 +64,7 @@ func TestLoadAdapter(t *testing.T) {
 		t.Error("an adapter is unloaded twice")
 	}
 	for _, a := range []karat.Adapter{{Path: path}, {Name: "a", Path: path, Scale: 1}, {Name: "a", Path: "nowhere"}} {
-		if m.LoadAdapter(t.Context(), a) == nil {
+		if _, err := m.LoadAdapter(t.Context(), a); err == nil {
 			t.Errorf("%+v: no error", a)
 		}
 	}
@@ -101,7 +101,7 @@ func TestWatchCache(t *testing.T) {
 	for i := range prompt {
 		prompt[i] = 20 + i
 	}
-	if err := m.LoadAdapter(t.Context(), karat.Adapter{Name: "style", Path: peftFolder(t, 0.05)}); err != nil {
+	if _, err := m.LoadAdapter(t.Context(), karat.Adapter{Name: "style", Path: peftFolder(t, 0.05)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []karat.GenerateOptions{{}, {Caller: karat.Caller{Key: "k", PrivateCache: true}},

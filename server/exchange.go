@@ -84,6 +84,7 @@ type exchange struct {
 	hints      hints
 	from       *steady
 	model      string   // requested
+	tuned      *tuned   // likewise, or nil
 	held       held     // bytes of the body
 	takesPlace bool     // takes a place after its body has arrived
 	given      []byte   // the body of a batch's line; nil where the body comes over a connection
@@ -196,6 +197,10 @@ func (x *exchange) readModel(f *fields) *served {
 	name := f.text("model")
 	x.model = name[:min(len(name), 128)]
 	e := x.s.pool.find(name)
+	if t := x.s.pool.borrow(name); e == nil && t != nil {
+		x.after = append(x.after, func() { x.s.pool.repay(t) })
+		e, x.tuned = t.of, t
+	}
 	if e == nil || !x.who.sees(e) {
 		throw(noModel(name))
 	}

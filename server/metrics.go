@@ -169,9 +169,22 @@ func (x *exchange) engines(to *bytes.Buffer) {
 		return []string{"block_size", strconv.Itoa(e.now.PageSize), "num_gpu_blocks", strconv.Itoa(e.now.Pages)}
 	})
 	write("karat_engine_steps_total", "counter", func(e engine) float64 { return float64(e.now.Steps) }, nil)
-	lora := "vllm:lora_requests_info" + labels("max_lora", "0", "running_lora_adapters", "", "waiting_lora_adapters",
-		"")
-	metrics.WriteGaugeUint64(to, lora, 0) // requests cannot name any
+	var running, waiting []string
+	for _, t := range x.s.pool.adaptersOf(nil) {
+		if x.who.sees(t.of) && t.running.Load() > 0 {
+			running = append(running, t.name)
+		}
+		if x.who.sees(t.of) && t.waiting.Load() > 0 {
+			waiting = append(waiting, t.name)
+		}
+	}
+	most := 0
+	if len(x.s.o.AdapterFolders) > 0 {
+		most = maxAdapters
+	}
+	lora := "vllm:lora_requests_info" + labels("max_lora", strconv.Itoa(most), "running_lora_adapters",
+		strings.Join(running, ","), "waiting_lora_adapters", strings.Join(waiting, ","))
+	metrics.WriteGaugeUint64(to, lora, uint64(time.Now().Unix())) // readers take the newest of several
 }
 
 // Span is a part of the time of a request, for traces, without prompts and answers.

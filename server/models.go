@@ -14,7 +14,8 @@ import (
 // modelObject is a model in a list of OpenAI's API. Facts of loaded models are left out for the others.
 type modelObject struct {
 	ID          string   `json:"id"`
-	Root        string   `json:"root,omitempty"` // of an alias, the model's name
+	Root        string   `json:"root,omitempty"`   // of an alias, the model's name
+	Parent      string   `json:"parent,omitempty"` // of an adapter, likewise
 	Object      string   `json:"object"`
 	Created     int64    `json:"created"`
 	OwnedBy     string   `json:"owned_by"`
@@ -42,11 +43,24 @@ func (x *exchange) modelObject(m state, name string) modelObject {
 	return o
 }
 
+// tunedObject returns a model with an adapter.
+func (x *exchange) tunedObject(m state, t *tuned) modelObject {
+	o := x.modelObject(m, m.Name)
+	o.ID, o.Parent, o.Aliases = t.name, m.Name, nil
+	if o.Fingerprint != "" {
+		o.Fingerprint += "_" + t.print
+	}
+	return o
+}
+
 func listModels(x *exchange) any {
 	list := []modelObject{}
 	for _, m := range x.states() {
 		for _, name := range append([]string{m.Name}, m.Aliases...) {
 			list = append(list, x.modelObject(m, name))
+		}
+		for _, t := range x.s.pool.adaptersOf(m.entry) {
+			list = append(list, x.tunedObject(m, t))
 		}
 	}
 	if x.isAnthropic() {
@@ -57,10 +71,17 @@ func listModels(x *exchange) any {
 
 func showModel(x *exchange) any {
 	id := strings.TrimSuffix(x.r.PathValue("id"), "/")
-	e := x.s.pool.find(id)
+	e, t := x.s.pool.find(id), x.s.pool.borrow(id)
+	if t != nil {
+		defer x.s.pool.repay(t)
+		e = t.of
+	}
 	for _, m := range x.states() {
 		if m.entry == e {
 			o := x.modelObject(m, id)
+			if t != nil {
+				o = x.tunedObject(m, t)
+			}
 			if x.isAnthropic() {
 				return o.anthropic()
 			}

@@ -384,7 +384,7 @@ type head struct {
 }
 
 func (r *request) head(object string) head {
-	return head{r.id, object, r.created, r.model.name, r.model.print}
+	return head{r.id, object, r.created, r.name(), r.print()}
 }
 
 // chunk returns an event of a stream. usage is present at the client's wish: null in all chunks except the last.

@@ -65,6 +65,7 @@ type pool struct {
 	work   sync.WaitGroup // loads and sweeps
 
 	mu     sync.Mutex // guards the fields below, and entries
+	tuned  []*tuned
 	clock  uint64
 	closed bool
 	// turns has for each key a chain of its loads: a key with many models waits for itself

@@ -9,7 +9,7 @@
 // beside others, streamed or not. docs/serving.md lists the routes.
 //
 // Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, anthropic.go,
-// embeddings.go, ollama.go, ollama_request.go, models.go, tokens.go, batches.go, store.go; health.go; common to the
+// render.go, adapters.go, embeddings.go, ollama.go, ollama_request.go, models.go, tokens.go, batches.go, store.go; health.go; common to the
 // APIs: openai.go, pictures.go, fetch.go, turn.go (conversations), tools.go, metrics.go, request.go (the request
 // inside, and its answers); exchange.go (a request on its way), grammar.go; pool.go (models); rights and bounds of
 // callers: guard.go, keys.go, body.go; fields.go (JSON of requests), json.go, problem.go.
@@ -49,10 +49,12 @@ type Options struct {
 	// ImageHosts are the hosts whose pictures are fetched by http and https addresses in requests: HOST, HOST:PORT or
 	// *.DOMAIN; nil fetches none. An address that is not public must be listed itself.
 	ImageHosts []string
-	MaxBody    int64              // most bytes of a request; 0 is 32 MiB
-	Requests   int                // maximum of answers computed or waiting, else 429; 0 is 256
-	ReceiptKey ed25519.PrivateKey // signs receipts of answers; nil makes none
-	Store      string             // folder of files and batches; "" has none
+	// AdapterFolders are the folders from which clients may load adapters; nil loads none.
+	AdapterFolders []string
+	MaxBody        int64              // most bytes of a request; 0 is 32 MiB
+	Requests       int                // maximum of answers computed or waiting, else 429; 0 is 256
+	ReceiptKey     ed25519.PrivateKey // signs receipts of answers; nil makes none
+	Store          string             // folder of files and batches; "" has none
 	// Cache is told of pages of models' KV caches that come and go, as by karat.Model.WatchCache; nil is none.
 	Cache func(model string, page karat.CachePage)
 	Trace func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
@@ -147,6 +149,7 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 		return nil, err
 	}
 	x.print = "karat_" + x.print
+	s.pool.tune(ctx, e, m)
 	if see := s.o.Cache; see != nil {
 		m.WatchCache(func(p karat.CachePage) { see(e.Name, p) })
 	}
@@ -190,6 +193,10 @@ func (s *Server) routes() {
 	s.handle("GET /props", route{voice: openAI{}, handle: showProps})
 	post("/v1/chat/completions", openAI{}, completeChat)
 	post("/v1/chat/completions/input_tokens", openAI{}, countChat)
+	post("/v1/chat/completions/render", openAI{}, renderChat)
+	post("/v1/completions/render", openAI{}, renderText)
+	post("/v1/load_lora_adapter", openAI{}, loadAdapter)
+	post("/v1/unload_lora_adapter", openAI{}, unloadAdapter)
 	post("/v1/completions", openAI{}, completeText)
 	post("/tokenize", openAI{}, tokenize)
 	post("/detokenize", openAI{}, detokenize)

@@ -32,7 +32,9 @@ async function tokens() {
   assert.equal((await post('/detokenize', { model, tokens: ids })).content, 'The sky');
   const messages = [{ role: 'user', content: question }];
   assert.match((await post('/apply-template', { model, messages })).prompt, /capital of Egypt/);
-  assert((await post('/v1/chat/completions/input_tokens', { model, messages })).input_tokens > 0);
+  const { input_tokens: count } = await post('/v1/chat/completions/input_tokens', { model, messages });
+  assert.equal((await post('/v1/chat/completions/render', { model, messages })).token_ids.length, count);
+  assert.deepEqual((await post('/v1/completions/render', { model, prompt: ['The sky', ids] })).map((r) => r.token_ids), [ids, ids]);
 }
 
 async function rerank() {
@@ -68,4 +70,14 @@ async function receipts() {
   assert.equal(Buffer.from(receipt.logits, 'base64').length, 8 * receipt.answer.length);
 }
 
-export default [operate, tokens, rerank, free, receipts];
+// An adapter for the tiny model is a model of its own while it is loaded.
+async function adapters() {
+  const say = async (path, body) => {
+    const r = await checked(root + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+    return [r.status, await r.text()];
+  };
+  assert.deepEqual((await say('/v1/load_lora_adapter', { model, lora_name: 'style', lora_path: '../style' }))[0], 404);
+  assert.deepEqual((await say('/v1/unload_lora_adapter', { lora_name: 'style' }))[0], 404);
+}
+
+export default [operate, tokens, rerank, free, receipts, adapters];

@@ -40,7 +40,7 @@ type serveFlags struct {
 	keyFile                 string
 	noKey                   bool
 	aliases, hosts, origins []string
-	imageHosts              []string
+	imageHosts, loraFolders []string
 	queue, loaded           int
 	memory                  size
 	noToolFallback, noPage  bool
@@ -60,7 +60,7 @@ func newServeCommand() *cobra.Command {
 	c.flags("alias", &f.aliases, "host", &f.host, "port", &f.port, "unix", file(&f.socket), "api-key-file",
 		file(&f.keyFile), "no-api-key", &f.noKey, "allow-host", &f.hosts, "no-tool-fallback", &f.noToolFallback,
 		"allow-origin", &f.origins,
-		"image-url-hosts", &f.imageHosts,
+		"image-url-hosts", &f.imageHosts, "lora-folder", &f.loraFolders,
 		"tls-cert", file(&f.cert), "tls-key", file(&f.key), "max-requests", &f.queue, "max-loaded", &f.loaded,
 		"memory", &f.memory, "quiet", &f.quiet, "log-format", &f.logFormat, "config", file(&f.config),
 		"receipts", &f.receipts, "receipt-key", file(&f.receiptKey), "store",
@@ -165,7 +165,7 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	defer l.Close()
 	l = must(f.encrypt(l))
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, ImageHosts: f.imageHosts,
-		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+		AdapterFolders: f.loraFolders, NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if f.receipts {
 		so.ReceiptKey = must(signingKey(x, f.receiptKey))
 	}

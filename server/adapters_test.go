@@ -1,0 +1,126 @@
+package server
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/karat-run/karat/internal/dev/adaptertest"
+)
+
+// TestLoraRoutes loads an adapter, asks it as a model, and unloads it under a request.
+func TestLoraRoutes(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "allowed")
+	for _, to := range []string{filepath.Join(folder, "style"), filepath.Join(dir, "secret")} {
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := adaptertest.Write(t.Context(), to, demoFile, 0.5); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(dir, "secret"), filepath.Join(folder, "out")); err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, demo(t), Options{AdapterFolders: []string{folder}})
+	load := func(want int, body string) string {
+		t.Helper()
+		status, answer, _ := c.do("POST", "/v1/load_lora_adapter", body)
+		if status != want {
+			t.Errorf("%s: %d, want %d: %s", body, status, want, answer)
+		}
+		return answer
+	}
+	ask := func(model string) map[string]any {
+		t.Helper()
+		var o map[string]any
+		_, answer, _ := c.do("POST", "/v1/completions", `{"model":"`+model+`","prompt":"The sky","temperature":0,"max_tokens":8}`)
+		if err := json.Unmarshal([]byte(answer), &o); err != nil {
+			t.Fatal(answer)
+		}
+		return o
+	}
+	text := func(o map[string]any) any { return o["choices"].([]any)[0].(map[string]any)["text"] }
+	plain := ask("demo")
+	for _, body := range []string{`{"lora_name":"a","lora_path":"../secret"}`, `{"lora_name":"a","lora_path":"out"}`,
+		`{"lora_name":"a","lora_path":"` + filepath.Join(dir, "secret") + `"}`, `{"lora_name":"a","lora_path":"."}`,
+		`{"lora_name":"a","lora_path":"/etc/passwd"}`, `{"lora_name":"a","lora_path":"none"}`} {
+		load(404, body)
+	}
+	for _, body := range []string{`{"lora_path":"style"}`, `{"lora_name":"a,b","lora_path":"style"}`,
+		`{"lora_name":"demo","lora_path":"style"}`, `{"lora_name":"a","lora_path":"style","load_inplace":true}`} {
+		load(400, body)
+	}
+	if said := load(200, `{"lora_name":"style","lora_path":"style"}`); !strings.HasPrefix(said, "Success: LoRA adapter 'style' added") {
+		t.Error(said)
+	}
+	load(400, `{"lora_name":"style","lora_path":"`+filepath.Join(folder, "style")+`"}`)
+	tuned := ask("style")
+	if tuned["model"] != "style" || text(tuned) == text(plain) || tuned["system_fingerprint"] == plain["system_fingerprint"] {
+		t.Errorf("%v\n%v", tuned, plain)
+	}
+	if _, models, _ := c.do("GET", "/v1/models", ""); !strings.Contains(models, `"parent":"demo"`) {
+		t.Error(models)
+	}
+	if _, numbers, _ := c.do("GET", "/metrics", ""); !strings.Contains(numbers, `vllm:lora_requests_info{max_lora="64",running_lora_adapters="",waiting_lora_adapters=""} 1`) {
+		t.Error(numbers)
+	}
+	if status, _, _ := c.do("POST", "/v1/embeddings", `{"model":"style","input":"a"}`); status != 400 {
+		t.Errorf("embeddings of an adapter: %d", status)
+	}
+
+	// A request under way keeps its adapter, and the name with it.
+	held := c.s.pool.borrow("style")
+	if status, answer, _ := c.do("POST", "/v1/unload_lora_adapter", `{"lora_name":"style"}`); status != 200 {
+		t.Fatal(answer)
+	}
+	if o := ask("style"); o["error"] == nil {
+		t.Errorf("a request names an adapter that is gone: %v", o)
+	}
+	load(409, `{"lora_name":"style","lora_path":"style"}`)
+	c.s.pool.repay(held)
+	load(200, `{"lora_name":"style","lora_path":"style"}`)
+	if o := ask("style"); text(o) != text(tuned) {
+		t.Errorf("loaded again it says %q, before %q", text(o), text(tuned))
+	}
+	if status, _, _ := c.do("POST", "/v1/unload_lora_adapter", `{"lora_name":"none"}`); status != 404 {
+		t.Errorf("unloading an unknown adapter: %d", status)
+	}
+	if o := ask("demo"); text(o) != text(plain) {
+		t.Errorf("without it: %q, before %q", text(o), text(plain))
+	}
+}
+
+func TestNoLoraFolders(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	if status, answer, _ := c.do("POST", "/v1/load_lora_adapter", `{"lora_name":"a","lora_path":"b"}`); status != 404 || !strings.Contains(answer, "--lora-folder") {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// TestRender wants the tokens that the prompt of an answer has.
+func TestRender(t *testing.T) {
+	c := serve(t, demo(t), Options{})
+	var chat rendered
+	_, answer, _ := c.do("POST", "/v1/chat/completions/render", `{"model":"demo","messages":[{"role":"user","content":"Hello"}],"max_tokens":3,"temperature":0.5,"stop":["x"],"seed":7}`)
+	if err := json.Unmarshal([]byte(answer), &chat); err != nil {
+		t.Fatal(answer)
+	}
+	_, count, _ := c.do("POST", "/v1/chat/completions/input_tokens", `{"model":"demo","messages":[{"role":"user","content":"Hello"}]}`)
+	var n struct {
+		Tokens int `json:"input_tokens"`
+	}
+	json.Unmarshal([]byte(count), &n)
+	if o := chat.Sampling; len(chat.Tokens) != n.Tokens || n.Tokens == 0 || o["max_tokens"] != 3.0 || o["temperature"] != 0.5 || o["seed"] != 7.0 || chat.Model != "demo" {
+		t.Errorf("%s, of %s", answer, count)
+	}
+	var texts []rendered
+	_, answer, _ = c.do("POST", "/v1/completions/render", `{"model":"demo","prompt":["The sky","The sea"]}`)
+	if err := json.Unmarshal([]byte(answer), &texts); err != nil || len(texts) != 2 || slices.Equal(texts[0].Tokens, texts[1].Tokens) {
+		t.Error(answer)
+	}
+}
