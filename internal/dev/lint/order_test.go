@@ -66,11 +66,12 @@ var below = map[string]string{
 	"check":     "arch chat quant",
 	"bench":     "model",
 
-	"dev/task":    "dev/parity dev/synth dev/golden",
-	"dev/golden":  "",
-	"dev/parrot":  "gguf",
-	"dev/packed":  "safetensors quant",
-	"dev/serving": ". server atomicfile",
+	"dev/task":     "dev/parity dev/synth dev/golden",
+	"dev/golden":   "",
+	"dev/simulate": "",
+	"dev/parrot":   "gguf",
+	"dev/packed":   "safetensors quant",
+	"dev/serving":  ". server atomicfile",
 
 	"dev/oracle": "", // a module of its own, which the tokenizer's tests run
 
