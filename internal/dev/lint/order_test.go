@@ -69,6 +69,7 @@ var below = map[string]string{
 	"dev/task":     "dev/parity dev/synth dev/golden",
 	"dev/golden":   "",
 	"dev/simulate": "",
+	"dev/fleet":    "",
 	"dev/parrot":   "gguf",
 	"dev/packed":   "safetensors quant",
 	"dev/serving":  ". server atomicfile",

@@ -1,6 +1,6 @@
 // Package picker asks a served model what Kubernetes' endpoint picker asks, with the picker's own packages: its reader
 // of metrics, and llm-d's subscriber, decoder and index of KV events. It is a module of its own, for its many
-// dependencies: (cd .ci/picker && go test .)
+// dependencies: (cd server/testdata/picker && go test .)
 package picker
 
 import (
@@ -33,7 +33,7 @@ import (
 func serve(t *testing.T) (root, events, replay string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "karat")
-	if out, err := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/karat").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../../..", "-o", program, "./cmd/karat").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	free := func() string {

@@ -1,4 +1,4 @@
-module github.com/karat-run/karat/.ci/picker
+module github.com/karat-run/karat/server/testdata/picker
 
 go 1.26.0
 
