@@ -42,13 +42,14 @@ defaults
     timeout check 2s
     retries 3
     option redispatch 1
-    retry-on conn-failure empty-response response-timeout 503 429
+    retry-on conn-failure empty-response response-timeout 503
 frontend in
     bind 127.0.0.1:%d
     default_backend replicas
 backend replicas
     balance leastconn
-    option httpchk GET /ready
+    option httpchk
+    http-check send meth GET uri /ready ver HTTP/1.1 hdr Host localhost
     default-server check inter 300ms fall 2 rise 1 on-marked-down shutdown-sessions
 `
 
@@ -111,7 +112,8 @@ func (r *replica) end(by syscall.Signal) {
 // kinds are different requests. Each has a seed, so each has one answer.
 func body(kind int, stream bool) []byte {
 	prompt := fmt.Sprintf("%s%d. The capital of Egypt is", strings.Repeat("The sky is blue. ", 5+kind%4*5), kind)
-	b, err := json.Marshal(map[string]any{"model": "demo", "prompt": prompt, "max_tokens": *tokens, "seed": kind, "stream": stream})
+	b, err := json.Marshal(map[string]any{"model": "demo", "prompt": prompt, "max_tokens": *tokens, "seed": kind, "stream": stream,
+		"draft": "off"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -185,11 +187,22 @@ func main() {
 		log.Fatal(err)
 	}
 	proxy := exec.Command("haproxy", "-f", file)
+	proxy.Stderr = os.Stderr
 	if err := proxy.Start(); err != nil {
 		log.Print(err)
 		return
 	}
-	defer func() { proxy.Process.Kill(); proxy.Wait() }()
+	defer proxy.Process.Kill()
+	gone := make(chan error, 1)
+	go func() { gone <- proxy.Wait() }()
+	for !(&replica{port: in}).ready() {
+		select {
+		case err := <-gone:
+			log.Print("haproxy: ", err)
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 	direct, behind := fmt.Sprintf("http://127.0.0.1:%d", all[0].port), fmt.Sprintf("http://127.0.0.1:%d", in)
 
 	const kinds = 50
@@ -206,39 +219,38 @@ func main() {
 	}
 }
 
-// overhead prints the medians of the time between two tokens, asked of a replica and through the proxy in turn.
+// overhead prints the medians of the time of a streamed answer, asked of a replica and through the proxy in turn.
 func overhead(direct, behind string) {
 	times := map[string][]time.Duration{}
-	for i := range 20 {
+	pieces := 0
+	for i := range 100 {
 		for _, url := range []string{direct, behind} {
-			last := time.Time{}
-			_, err := ask(url, i, true, func() {
-				if now := time.Now(); !last.IsZero() {
-					times[url] = append(times[url], now.Sub(last))
-				}
-				last = time.Now()
-			})
-			if err != nil {
+			began := time.Now()
+			if _, err := ask(url, i%10, true, func() { pieces++ }); err != nil {
 				log.Print(err)
+				return
 			}
+			times[url] = append(times[url], time.Since(began))
 		}
 	}
 	median := func(url string) time.Duration {
 		slices.Sort(times[url])
-		return times[url][len(times[url])/2].Round(time.Microsecond)
+		return times[url][len(times[url])/2]
 	}
-	fmt.Printf("between two tokens: %v of a replica, %v through the proxy (medians of %d)\n", median(direct), median(behind),
-		len(times[direct]))
+	a, b, each := median(direct), median(behind), float64(pieces)/200
+	fmt.Printf("a stream of %.1f pieces: %v of a replica, %v through the proxy (medians of 100), %v more a piece\n", each,
+		a.Round(time.Microsecond), b.Round(time.Microsecond), time.Duration(float64(b-a)/each).Round(time.Microsecond))
 }
 
 // disturb sends the requests while replicas go, and reports whether each has its answer.
 func disturb(all []*replica, url string, want []string) bool {
-	var done, lost, other, again, killed, drained, stopped atomic.Int64
+	var done, lost, other, again, killed, drained, stopped, troubles atomic.Int64
 	over := make(chan struct{})
 	var wg, trouble sync.WaitGroup
 	trouble.Go(func() { // one replica at a time, another each time
 		r := rand.New(rand.NewPCG(*seed, 1))
 		for n := int64(0); ; n++ {
+			troubles.Store(n)
 			for done.Load() < 40*(n+1) {
 				select {
 				case <-over:
@@ -290,6 +302,9 @@ func disturb(all []*replica, url string, want []string) bool {
 	}
 	began := time.Now()
 	for i := range *requests {
+		for int64(i) >= 40*(troubles.Load()+3) { // requests are not over before the troubles
+			time.Sleep(time.Millisecond)
+		}
 		work <- i
 	}
 	close(work)

@@ -65,7 +65,8 @@ func conversations(r *rand.Rand, s shape) (all []request) {
 			}
 			answer := 1 + lognormal(r, 342, 0.8)
 			if now >= 0 {
-				all = append(all, request{now, max(1, int(prompt)), int(answer), slices.Clip(blocks)})
+				all = append(all, request{now, max(1, int(prompt)), int(answer), append(slices.Clip(blocks), next)})
+				next++ // of a block begun
 			}
 			if r.Float64() < 1/turns {
 				break
