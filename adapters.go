@@ -13,9 +13,9 @@ import (
 	"github.com/karat-run/karat/internal/model"
 )
 
-// LoadAdapter adds an adapter to the loaded model. Requests that begin later may choose the adapter by its name; no
-// request has it by default, so a.Scale must be 0. A model on a GPU takes adapters of Options alone. The print is a hash
-// of the adapter.
+// LoadAdapter adds an adapter to the loaded model. Requests that begin later may choose the adapter by its name. No
+// request has the adapter by default, so a.Scale must be 0. A model on a GPU takes adapters of Options alone. The print
+// is a hash of the adapter.
 func (m *Model) LoadAdapter(ctx context.Context, a Adapter) (print string, err error) {
 	switch {
 	case ctx == nil:
@@ -76,7 +76,7 @@ type CachePage struct {
 func (m *Model) WatchCache(see func(CachePage)) {
 	var last engine.Origin
 	name := m.adapterName("")
-	m.opened.Engine.Watch(func(e kv.Event, o engine.Origin) {
+	engine.Watch(m.opened.Engine, func(e kv.Event, o engine.Origin) {
 		if o.Adapters != last.Adapters {
 			last, name = o, m.adapterName(o.Adapters)
 		}

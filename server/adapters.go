@@ -99,7 +99,8 @@ func readAdapter(x *exchange) (*fields, string) {
 	}
 	f := x.body()
 	name := f.needText("lora_name")
-	if name == "" || len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ',' || r == '"' || r == 0x7f }) {
+	if name == "" || len(name) > 128 || strings.ContainsAny(name, ",\"\x7f") ||
+		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }) {
 		fail("lora_name", "%.64q, want a name of up to 128 bytes without spaces, commas and quotes", name)
 	}
 	return f, name
@@ -112,7 +113,7 @@ func loadAdapter(x *exchange) any {
 	f.lacks("load_inplace", "is_3d_lora_weight")
 	m := x.readOptionalModel(f)
 	f.done()
-	path := x.s.adapterPath(asked)
+	path := adapterPath(x.s.o.AdapterFolders, asked)
 	p := x.s.pool
 	e := p.find(m.name)
 	t := &tuned{of: e, name: name, path: path, gone: true} // not to be named before its end
@@ -124,7 +125,8 @@ func loadAdapter(x *exchange) any {
 		return bad("lora_name", "The lora adapter %q has already been loaded", name)
 	case there >= 0:
 		p.mu.Unlock()
-		return refuse(http.StatusConflict, "", "lora_name", "Requests still run with the adapter %q: try again later", name)
+		return refuse(http.StatusConflict, "", "lora_name", "Requests still run with the adapter %q: try again later",
+			name)
 	case len(p.tuned) >= maxAdapters:
 		p.mu.Unlock()
 		return bad("lora_name", "This server has %d adapters, and takes no more: unload one", maxAdapters)
@@ -178,8 +180,8 @@ func sayText(x *exchange, text string) any {
 
 // adapterPath returns the real path of an adapter in one of the allowed folders. Nothing outside of them is looked at,
 // and links do not lead out.
-func (s *Server) adapterPath(asked string) string {
-	for _, folder := range s.o.AdapterFolders {
+func adapterPath(folders []string, asked string) string {
+	for _, folder := range folders {
 		path := filepath.Clean(asked)
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)
@@ -193,7 +195,8 @@ func (s *Server) adapterPath(asked string) string {
 			return real
 		}
 	}
-	throw(refuse(http.StatusNotFound, "", "lora_path", "%.256q is no adapter in the folders that this server allows", asked))
+	throw(refuse(http.StatusNotFound, "", "lora_path", "%.256q is no adapter in the folders that this server allows",
+		asked))
 	return ""
 }
 
@@ -203,20 +206,20 @@ func isWithin(folder, path string) bool {
 	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
-// name returns the model's name in answers, or the adapter's.
-func (r *request) name() string {
-	if r.tuned != nil {
-		return r.tuned.name
+// nameOf returns m's name in answers, or the adapter's.
+func (t *tuned) nameOf(m *served) string {
+	if t != nil {
+		return t.name
 	}
-	return r.model.name
+	return m.name
 }
 
-// print returns the fingerprint of the model, with that of an adapter.
-func (r *request) print() string {
-	if r.tuned != nil {
-		return r.model.print + "_" + r.tuned.print
+// printOf returns the fingerprint of m, with that of an adapter.
+func (t *tuned) printOf(m *served) string {
+	if t != nil {
+		return m.print + "_" + t.print
 	}
-	return r.model.print
+	return m.print
 }
 
 // count counts an answer as waiting, after its begins as running, and after end not at all.
@@ -236,7 +239,7 @@ func (t *tuned) count(c *choice) (end func()) {
 }
 
 // refuseTuned throws the problem of an adapter where its model makes vectors, or judges.
-func (x *exchange) refuseTuned() {
+func refuseTuned(x *exchange) {
 	if x.tuned != nil {
 		throw(unsupported("model", "%q is a model with an adapter, which makes texts alone", x.tuned.name))
 	}

@@ -58,7 +58,8 @@ func countMessages(x *exchange) any {
 }
 
 func (r *request) anthropicMessage(u usage) map[string]any {
-	m := map[string]any{"id": r.id, "type": "message", "role": "assistant", "model": r.name(), "content": []any{},
+	m := map[string]any{"id": r.id, "type": "message", "role": "assistant",
+		"model": r.asked.tuned.nameOf(r.model), "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": u.anthropic()}
 	if r.reply.edits {
 		m["context_management"] = noEdits

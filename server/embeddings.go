@@ -26,7 +26,7 @@ type embedding struct {
 // embedTexts answers POST /v1/embeddings.
 func embedTexts(x *exchange) any {
 	f, m := x.readRequest(x.readModel)
-	x.refuseTuned()
+	refuseTuned(x)
 	unit := true
 	e := &embedding{model: m, options: karat.EmbedOptions{Prompt: f.text("prompt_name"), Normalize: &unit}}
 	form := f.oneOf("encoding_format", "float", "base64")
@@ -81,7 +81,7 @@ func embedOllamaText(x *exchange) any {
 
 func readOllamaEmbed(x *exchange, param string) *embedding {
 	f, m := x.readRequest(x.ollamaModel)
-	x.refuseTuned()
+	refuseTuned(x)
 	e := &embedding{model: m}
 	readKeepAlive(x, f, m)
 	ollamaOptions(f, x.newRequest(m)) // options for choosing tokens, or for loading: vectors do not depend on them
@@ -203,7 +203,7 @@ type scored struct {
 // texts, of TEI.
 func rerank(x *exchange) any {
 	f, m := x.readRequest(x.readOptionalModel)
-	x.refuseTuned()
+	refuseTuned(x)
 	r := &ranking{model: m, query: f.needText("query"), top: -1, caller: x.who.caller()}
 	name, tei, second := "documents", f.has("texts"), x.r.URL.Path == "/v2/rerank"
 	switch {

@@ -44,7 +44,7 @@ func (x *exchange) modelObject(m state, name string) modelObject {
 }
 
 // tunedObject returns a model with an adapter.
-func (x *exchange) tunedObject(m state, t *tuned) modelObject {
+func tunedObject(x *exchange, m state, t *tuned) modelObject {
 	o := x.modelObject(m, m.Name)
 	o.ID, o.Parent, o.Aliases = t.name, m.Name, nil
 	if o.Fingerprint != "" {
@@ -60,7 +60,7 @@ func listModels(x *exchange) any {
 			list = append(list, x.modelObject(m, name))
 		}
 		for _, t := range x.s.pool.adaptersOf(m.entry) {
-			list = append(list, x.tunedObject(m, t))
+			list = append(list, tunedObject(x, m, t))
 		}
 	}
 	if x.isAnthropic() {
@@ -80,7 +80,7 @@ func showModel(x *exchange) any {
 		if m.entry == e {
 			o := x.modelObject(m, id)
 			if t != nil {
-				o = x.tunedObject(m, t)
+				o = tunedObject(x, m, t)
 			}
 			if x.isAnthropic() {
 				return o.anthropic()

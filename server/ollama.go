@@ -76,7 +76,8 @@ func loadedOllama(x *exchange, r *request, chat bool) map[string]any {
 
 // ollamaPiece returns a line of an answer.
 func (r *request) ollamaPiece(chat bool, said *blocks) map[string]any {
-	o := map[string]any{"model": r.name(), "created_at": time.Now().UTC().Format(time.RFC3339Nano), "done": false}
+	o := map[string]any{"model": r.asked.tuned.nameOf(r.model),
+		"created_at": time.Now().UTC().Format(time.RFC3339Nano), "done": false}
 	to, name := o, "response"
 	if chat {
 		to, name = map[string]any{"role": "assistant"}, "content"

@@ -384,7 +384,7 @@ type head struct {
 }
 
 func (r *request) head(object string) head {
-	return head{r.id, object, r.created, r.name(), r.print()}
+	return head{r.id, object, r.created, r.asked.tuned.nameOf(r.model), r.asked.tuned.printOf(r.model)}
 }
 
 // chunk returns an event of a stream. usage is present at the client's wish: null in all chunks except the last.

@@ -15,16 +15,17 @@ type rendered struct {
 // renderText answers POST /v1/completions/render: the tokens of each prompt.
 func renderText(x *exchange) any {
 	x.takesPlace = true
-	return x.replyLarge(readCompletion(x).rendered("cmpl-"))
+	return x.replyLarge(renderAll(readCompletion(x), "cmpl-"))
 }
 
 // renderChat answers POST /v1/chat/completions/render.
 func renderChat(x *exchange) any {
 	x.takesPlace = true
-	return x.replyLarge(readChat(x).rendered("chatcmpl-")[0])
+	return x.replyLarge(renderAll(readChat(x), "chatcmpl-")[0])
 }
 
-func (r *request) rendered(id string) (all []rendered) {
+// renderAll returns the prompts of r, with ids of a kind.
+func renderAll(r *request, id string) (all []rendered) {
 	r.check()
 	s := r.sampling
 	for _, ids := range r.prompts {
@@ -36,7 +37,7 @@ func (r *request) rendered(id string) (all []rendered) {
 		if r.logprobs {
 			o["logprobs"] = r.top
 		}
-		all = append(all, rendered{newID(id), ids, nil, o, r.name(), r.reply.stream})
+		all = append(all, rendered{newID(id), ids, nil, o, r.asked.tuned.nameOf(r.model), r.reply.stream})
 	}
 	return all
 }

@@ -43,7 +43,6 @@ type request struct {
 	form     form           // of the text
 	grammar  *karat.Grammar // form of the answer; nil for none
 	asked    *exchange
-	tuned    *tuned // nil for the model alone
 	reply    reply
 	kept     logprobRoom
 }
@@ -130,7 +129,7 @@ func newID(prefix string) string {
 
 // newRequest returns a request with the defaults of every API.
 func (x *exchange) newRequest(m *served) *request {
-	r := &request{asked: x, model: m, tuned: x.tuned, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
+	r := &request{asked: x, model: m, created: time.Now().Unix(), n: 1, max: -1, sampling: m.model.Sampling()}
 	if r.sampling.Temperature == 0 {
 		r.sampling.Temperature = 1 // OpenAI's default
 	}
@@ -377,14 +376,14 @@ func (c *choice) guarded(ctx context.Context) (err error) {
 func (c *choice) run(ctx context.Context) (err error) {
 	session := c.r.model.model.NewSession()
 	defer session.Close()
-	end := c.r.tuned.count(c)
+	end := c.r.asked.tuned.count(c)
 	defer end()
 	sampling := c.r.sampling
 	sampling.Seed = new(*sampling.Seed + uint64(c.index%c.r.n))
 	o := karat.GenerateOptions{Sampling: &sampling, Stop: c.r.stop, Logprobs: c.r.logprobs || c.r.chooses(),
 		TopLogprobs: c.r.top, Grammar: c.r.grammar, Caller: c.r.asked.who.caller(), Draft: c.r.reply.draft,
 		Prediction: c.r.reply.prediction}
-	if t := c.r.tuned; t != nil {
+	if t := c.r.asked.tuned; t != nil {
 		o.Adapters = map[string]float64{t.name: 1}
 	}
 	defer func() { c.drafts = session.Drafts() }()

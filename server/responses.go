@@ -278,7 +278,7 @@ func reasoningItem(m *fields) karat.Reasoning {
 // object returns the answer, unfinished without usage.
 func (q *response) object(u *usage) map[string]any {
 	o := map[string]any{"id": q.r.id, "object": "response", "created_at": q.r.created, "status": "in_progress",
-		"model": q.r.name(), "output": []any{}, "usage": nil}
+		"model": q.r.asked.tuned.nameOf(q.r.model), "output": []any{}, "usage": nil}
 	for name, v := range q.echo {
 		o[name] = v
 	}

@@ -8,11 +8,11 @@
 // Everything in a request is done, or refused by an error with the field's name. An answer has the same bits alone and
 // beside others, streamed or not. docs/serving.md lists the routes.
 //
-// Files: server.go (Options, routes); the APIs: openai_chat.go, openai_completions.go, responses.go, anthropic.go,
-// render.go, adapters.go, embeddings.go, ollama.go, ollama_request.go, models.go, tokens.go, batches.go, store.go; health.go; common to the
-// APIs: openai.go, pictures.go, fetch.go, turn.go (conversations), tools.go, metrics.go, request.go (the request
-// inside, and its answers); exchange.go (a request on its way), grammar.go; pool.go (models); rights and bounds of
-// callers: guard.go, keys.go, body.go; fields.go (JSON of requests), json.go, problem.go.
+// Files: server.go (Options, routes); the APIs: render.go, openai_chat.go, openai_completions.go, responses.go,
+// anthropic.go, embeddings.go, ollama.go, ollama_request.go, models.go, tokens.go, batches.go, store.go; health.go;
+// common to the APIs: openai.go, pictures.go, fetch.go, turn.go (conversations), tools.go, metrics.go, request.go (the
+// request inside, and its answers); exchange.go (a request on its way), grammar.go; adapters.go, pool.go (models);
+// rights and bounds of callers: guard.go, keys.go, body.go; fields.go (JSON of requests), json.go, problem.go.
 package server
 
 import (

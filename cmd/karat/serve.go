@@ -165,7 +165,8 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	defer l.Close()
 	l = must(f.encrypt(l))
 	so := server.Options{Keys: keys, Requests: f.queue, Hosts: f.hosts, Origins: f.origins, ImageHosts: f.imageHosts,
-		AdapterFolders: f.loraFolders, NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
+		AdapterFolders: f.loraFolders,
+		NoToolFallback: f.noToolFallback, Memory: int64(f.memory), Loaded: f.loaded, Store: f.store}
 	if f.receipts {
 		so.ReceiptKey = must(signingKey(x, f.receiptKey))
 	}

@@ -138,7 +138,7 @@ func originOf(root string) (o Origin) {
 
 // Watch calls see for each full page of keys and values kept for later sequences from now on, and for its end, as
 // kv.Pool.Watch does.
-func (e *Engine) Watch(see func(kv.Event, Origin)) {
+func Watch(e *Engine, see func(kv.Event, Origin)) {
 	if see == nil {
 		e.pool.Watch(nil)
 		return

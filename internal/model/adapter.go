@@ -73,7 +73,8 @@ func Adapters(
 	return parts, notes, nil
 }
 
-// Adopt reads one more adapter for an open model, as Adapters does. The caller adds the part to a new list in m.Adapters.
+// Adopt reads one more adapter for an open model, as Adapters does. The caller adds the part to a new list in
+// m.Adapters.
 func (m *Model) Adopt(ctx context.Context, a Adapter) (p backend.Part, err error) {
 	if runtime.GOOS == "js" || m.Numerics.GPU > 0 {
 		return p, errors.New("on a GPU, and in a browser, adapters are given when the model is loaded")

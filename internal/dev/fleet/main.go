@@ -112,8 +112,8 @@ func (r *replica) end(by syscall.Signal) {
 // kinds are different requests. Each has a seed, so each has one answer.
 func body(kind int, stream bool) []byte {
 	prompt := fmt.Sprintf("%s%d. The capital of Egypt is", strings.Repeat("The sky is blue. ", 5+kind%4*5), kind)
-	b, err := json.Marshal(map[string]any{"model": "demo", "prompt": prompt, "max_tokens": *tokens, "seed": kind, "stream": stream,
-		"draft": "off"})
+	b, err := json.Marshal(map[string]any{"model": "demo", "prompt": prompt, "max_tokens": *tokens, "seed": kind,
+		"stream": stream, "draft": "off"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -238,8 +238,9 @@ func overhead(direct, behind string) {
 		return times[url][len(times[url])/2]
 	}
 	a, b, each := median(direct), median(behind), float64(pieces)/200
-	fmt.Printf("a stream of %.1f pieces: %v of a replica, %v through the proxy (medians of 100), %v more a piece\n", each,
-		a.Round(time.Microsecond), b.Round(time.Microsecond), time.Duration(float64(b-a)/each).Round(time.Microsecond))
+	fmt.Printf("a stream of %.1f pieces: %v of a replica, %v through the proxy (medians of 100), %v more a piece\n",
+		each, a.Round(time.Microsecond), b.Round(time.Microsecond),
+		time.Duration(float64(b-a)/each).Round(time.Microsecond))
 }
 
 // disturb sends the requests while replicas go, and reports whether each has its answer.
@@ -314,6 +315,7 @@ func disturb(all []*replica, url string, want []string) bool {
 	trouble.Wait()
 	fmt.Printf("%d requests in %.0f s: %d lost, %d with another answer, %d repeats by clients\n"+
 		"replicas killed %d times, drained %d times, stopped for 2 s %d times\n",
-		*requests, took.Seconds(), lost.Load(), other.Load(), again.Load(), killed.Load(), drained.Load(), stopped.Load())
+		*requests, took.Seconds(), lost.Load(), other.Load(), again.Load(), killed.Load(), drained.Load(),
+		stopped.Load())
 	return lost.Load()+other.Load() == 0
 }

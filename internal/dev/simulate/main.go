@@ -170,7 +170,7 @@ type world struct {
 	fleet
 	r       *rand.Rand
 	all     []replica
-	holders map[int]map[int]bool // replicas that keep a block, but for the first one, which all keep
+	holders map[int]map[int]bool // replicas that keep a block, without the first one
 	running ends
 }
 
@@ -341,11 +341,13 @@ func main() {
 		}
 	}
 	prompt, answer, shared := means(all)
-	fmt.Printf("%d requests, %.0f tokens of prompt and %.0f of answer in the mean, %.0f%% of prompts' tokens seen before\n\n",
-		len(all), prompt, answer, 100*shared)
-	fmt.Print("| rule | p50 to the first token | p99 | tokens found in caches | busiest replica | idlest |\n|---|---|---|---|---|---|\n")
+	fmt.Printf("%d requests, %.0f tokens of prompt and %.0f of answer in the mean, %.0f%% of prompts' tokens seen "+
+		"before\n\n", len(all), prompt, answer, 100*shared)
+	fmt.Print("| rule | p50 to the first token | p99 | tokens found in caches | busiest replica | idlest |\n" +
+		"|---|---|---|---|---|---|\n")
 	for _, by := range rules {
 		o := simulate(*seed, f, all, by)
-		fmt.Printf("| %s | %.2f s | %.2f s | %.1f%% | %.2f | %.2f |\n", o.rule, o.p50, o.p99, 100*o.hits, o.busiest, o.spare)
+		fmt.Printf("| %s | %.2f s | %.2f s | %.1f%% | %.2f | %.2f |\n", o.rule, o.p50, o.p99, 100*o.hits, o.busiest,
+			o.spare)
 	}
 }
