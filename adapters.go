@@ -37,7 +37,7 @@ func (m *Model) LoadAdapter(ctx context.Context, a Adapter) (print string, err e
 	return hex.EncodeToString(p.Hash[:8]), nil
 }
 
-// UnloadAdapter takes an adapter of LoadAdapter away. Requests under way end with it, and later ones cannot choose it.
+// UnloadAdapter takes an adapter of LoadAdapter away. Requests under way keep the adapter, later requests have none.
 func (m *Model) UnloadAdapter(name string) error {
 	m.adapted.turn.Lock()
 	defer m.adapted.turn.Unlock()
@@ -58,20 +58,20 @@ func (m *Model) adapters() []backend.Part {
 	return m.opened.Adapters
 }
 
-// CachePage is a page of the KV cache: so many tokens of a prompt or an answer, all computed, which later requests
-// find, or find no longer.
+// CachePage is a page of the KV cache: so many tokens of a prompt or an answer, all computed. Later requests find the
+// page, or find the page no longer.
 type CachePage struct {
-	Hash   [32]byte // of the page's tokens, all before, and everything else that its values depend on
+	Hash   [32]byte // of the page's tokens, all before, and everything else behind the values
 	Parent [32]byte // of the page before; zero for a first page
 	Tokens []int32  // nil for a page found no longer; not to be kept
-	// Adapter is the adapter of a request that chose one alone by a factor of 1, or a hash of its adapters. "" is the
+	// Adapter is a request's single adapter, chosen by a factor of 1, or a hash of the request's adapters. "" is the
 	// model's default, "none" no adapter where there is a default.
 	Adapter string
 	// Of tells apart the pages of pictures and of callers with a PrivateCache; "" is text open to all.
 	Of string
 }
 
-// WatchCache calls see for pages of the KV cache that come and go from now on, in order. see must return at once, and
+// WatchCache calls see for pages of the KV cache coming and going from now on, in order. see must return at once, and
 // must not use the model. The model's Close tells the end of all pages. A later WatchCache replaces see.
 func (m *Model) WatchCache(see func(CachePage)) {
 	var last engine.Origin

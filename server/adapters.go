@@ -17,18 +17,18 @@ import (
 // maxAdapters bounds the adapters of a server.
 const maxAdapters = 64
 
-// tuned is a model with an adapter that came while the server ran: requests name it as a model. The pool's mu guards
-// its fields.
+// tuned is a model with an adapter loaded by a request. Requests name the adapter as a model. The pool's mu guards the
+// fields.
 type tuned struct {
 	of               *entry
 	name, path       string
 	print            string // hash of the adapter
 	uses             int    // requests
-	gone             bool   // no request can name it
+	gone             bool   // for new requests
 	waiting, running atomic.Int64
 }
 
-// tuning finds the adapter of a name that requests may use, nil if there is none. The caller holds mu.
+// tuning finds the adapter of a name for new requests, nil if there is none. The caller holds mu.
 func (p *pool) tuning(name string) *tuned {
 	i := slices.IndexFunc(p.tuned, func(t *tuned) bool { return t.name == name && !t.gone })
 	if i < 0 {
@@ -48,7 +48,7 @@ func (p *pool) borrow(name string) *tuned {
 	return t
 }
 
-// repay ends a use. The last one of an adapter that is gone unloads it.
+// repay ends a use. The last use of a gone adapter unloads the adapter.
 func (p *pool) repay(t *tuned) {
 	p.mu.Lock()
 	t.uses--
@@ -59,7 +59,7 @@ func (p *pool) repay(t *tuned) {
 		return
 	}
 	if m != nil {
-		m.model.UnloadAdapter(t.name) // an error says that the model was loaded anew, without it
+		m.model.UnloadAdapter(t.name) // an error says: the model was loaded anew, without the adapter
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *pool) adaptersOf(e *entry) (all []*tuned) {
 	return all
 }
 
-// tune gives a model that was loaded anew its adapters.
+// tune gives adapters to a model loaded anew.
 func (p *pool) tune(ctx context.Context, e *entry, m *karat.Model) {
 	for _, t := range p.adaptersOf(e) {
 		if _, err := m.LoadAdapter(ctx, karat.Adapter{Name: t.name, Path: t.path}); err != nil {
@@ -90,7 +90,7 @@ func (p *pool) tune(ctx context.Context, e *entry, m *karat.Model) {
 	}
 }
 
-// readAdapter returns the name in a request to load an adapter, or to unload it.
+// readAdapter returns the name in a request to load or unload an adapter.
 func readAdapter(x *exchange) (*fields, string) {
 	x.takesPlace = true
 	if len(x.s.o.AdapterFolders) == 0 {
@@ -116,7 +116,7 @@ func loadAdapter(x *exchange) any {
 	path := adapterPath(x.s.o.AdapterFolders, asked)
 	p := x.s.pool
 	e := p.find(m.name)
-	t := &tuned{of: e, name: name, path: path, gone: true} // not to be named before its end
+	t := &tuned{of: e, name: name, path: path, gone: true} // not to be named before the load's end
 	p.mu.Lock()
 	there := slices.IndexFunc(p.tuned, func(t *tuned) bool { return t.name == name })
 	switch {
@@ -165,7 +165,7 @@ func unloadAdapter(x *exchange) any {
 	p.mu.Lock()
 	t.gone = true
 	p.mu.Unlock()
-	p.repay(t) // unloads the adapter, or leaves that to the last request with it
+	p.repay(t) // unloads the adapter, or leaves the work to the adapter's last request
 	x.s.log.Info("adapter unloaded", "adapter", name, "model", t.of.Name)
 	return sayText(x, "Success: LoRA adapter '"+name+"' removed successfully.")
 }
@@ -178,8 +178,8 @@ func sayText(x *exchange, text string) any {
 	return nil
 }
 
-// adapterPath returns the real path of an adapter in one of the allowed folders. Nothing outside of them is looked at,
-// and links do not lead out.
+// adapterPath returns the real path of an adapter in one of the allowed folders. Nothing outside of the folders is
+// looked at, and links do not lead out.
 func adapterPath(folders []string, asked string) string {
 	for _, folder := range folders {
 		path := filepath.Clean(asked)
@@ -214,7 +214,7 @@ func (t *tuned) nameOf(m *served) string {
 	return m.name
 }
 
-// printOf returns the fingerprint of m, with that of an adapter.
+// printOf returns the fingerprint of m, with an adapter's.
 func (t *tuned) printOf(m *served) string {
 	if t != nil {
 		return m.print + "_" + t.print
@@ -238,7 +238,7 @@ func (t *tuned) count(c *choice) (end func()) {
 	return func() { now.Add(-1) }
 }
 
-// refuseTuned throws the problem of an adapter where its model makes vectors, or judges.
+// refuseTuned throws the problem of an adapter where the model makes vectors, or judges.
 func refuseTuned(x *exchange) {
 	if x.tuned != nil {
 		throw(unsupported("model", "%q is a model with an adapter, which makes texts alone", x.tuned.name))

@@ -2,7 +2,7 @@ package server
 
 import "cmp"
 
-// rendered is a prompt in tokens with what was asked of the answer, in the form of vLLM's GenerateRequest.
+// rendered is a prompt in tokens with the answer's options, in the form of vLLM's GenerateRequest.
 type rendered struct {
 	ID       string         `json:"request_id"`
 	Tokens   []int          `json:"token_ids"`

@@ -55,7 +55,7 @@ type Options struct {
 	Requests       int                // maximum of answers computed or waiting, else 429; 0 is 256
 	ReceiptKey     ed25519.PrivateKey // signs receipts of answers; nil makes none
 	Store          string             // folder of files and batches; "" has none
-	// Cache is told of pages of models' KV caches that come and go, as by karat.Model.WatchCache; nil is none.
+	// Cache is told of coming and going pages of models' KV caches, as by karat.Model.WatchCache; nil is none.
 	Cache func(model string, page karat.CachePage)
 	Trace func(Span)              // is told of requests and of their parts, by many goroutines; nil is none
 	Pages map[string]http.Handler // by paths, including /, for readers without a key

@@ -206,12 +206,12 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	return f.until(x.ctx, l, s)
 }
 
-// pod returns the replica's name in events: its address and port in a cluster that sets POD_IP, else the host's name.
+// pod returns the replica's name in events: address and port in a cluster with POD_IP set, else the host's name.
 func (f *serveFlags) pod() string {
 	if ip := os.Getenv("POD_IP"); ip != "" {
 		return net.JoinHostPort(ip, strconv.Itoa(int(f.port)))
 	}
-	name, _ := os.Hostname() // a name says which of several replicas; a single one needs none
+	name, _ := os.Hostname() // a single replica needs no name
 	return name
 }
 

@@ -119,9 +119,9 @@ func rootOf(s *Sequence) string {
 	return fmt.Sprintf("%d %d %s%s%s", len(adapters), len(s.extras.name), adapters, s.extras.name, s.salt)
 }
 
-// Origin is what sequences that share pages have in common beside tokens, each "" for none.
+// Origin is the common part of sequences sharing pages, beside tokens, each "" for none.
 type Origin struct {
-	Adapters string // the ID of their blend
+	Adapters string // the ID of the blend
 	Rows     string // names rows of embeddings and positions of three parts
 	Salt     string
 }
@@ -136,8 +136,8 @@ func originOf(root string) (o Origin) {
 	return Origin{rest[:n], rest[n : n+m], rest[n+m:]}
 }
 
-// Watch calls see for each full page of keys and values kept for later sequences from now on, and for its end, as
-// kv.Pool.Watch does.
+// Watch calls see for each full page of keys and values kept for later sequences from now on, and for the page's end,
+// as kv.Pool.Watch does.
 func Watch(e *Engine, see func(kv.Event, Origin)) {
 	if see == nil {
 		e.pool.Watch(nil)

@@ -238,16 +238,16 @@ func (p *Pool) Usage() (used, kept, bound int64) {
 	return used, kept, p.bound
 }
 
-// Event is a full page that sequences find from now on, or no longer.
+// Event is a full page found by sequences from now on, or no longer.
 type Event struct {
-	// Key names the page's tokens and all tokens before, Parent those of the page before, zero for a first page.
+	// Key names the page's tokens and all tokens before; Parent is the key of the page before, zero for a first page.
 	Key, Parent [sha256.Size]byte
 	Tokens      []int32 // of a page found from now on, else nil; not to be kept
-	Salt        string  // of its sequences
+	Salt        string  // of the sequences
 }
 
-// Watch calls see for each full page kept for later sequences from now on, and for its end, in order. see must return
-// at once, and must not use the pool. Watch(nil) tells the last see the end of all pages, in any order, and ends it.
+// Watch calls see for each full page kept for later sequences from now on, and for the page's end, in order. see must
+// return at once, and must not use the pool. Watch(nil) tells the last see the end of all pages, in any order.
 func (p *Pool) Watch(see func(Event)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,7 +259,7 @@ func (p *Pool) Watch(see func(Event)) {
 	p.see = see
 }
 
-// tell tells Watch's see of a full page, with its tokens, or of its end. The caller holds mu.
+// tell tells Watch's see of a full page, with tokens, or of the page's end. The caller holds mu.
 func (p *Pool) tell(n *node, tokens []int32) {
 	if p.see == nil {
 		return

@@ -1,13 +1,13 @@
-// Package kvevents tells others which prompts' pages a server's models keep, in the form of vLLM's KV events: messages
-// of ZeroMQ's PUB socket with the frames topic, number and batch. Routers send requests to the replica that has most of
-// their prompt.
+// Package kvevents tells routers of the prompts' pages kept by a server's models, in the form of vLLM's KV events:
+// messages of ZeroMQ's PUB socket with the frames topic, number and batch. A router sends a request to the replica with
+// most of the prompt.
 //
 //	p, err := kvevents.New(kvevents.Options{Address: "tcp://*:5557", Pod: "10.0.0.7:8080"})
 //	if err != nil { ... }
 //	defer p.Close()
 //	s, err := server.New(ctx, server.Options{Cache: p.Add, ...})
 //
-// Batches carry prompts' token ids, so the socket is for those who may read prompts.
+// Batches carry prompts' token ids, so the socket is for readers of prompts.
 package kvevents
 
 import (
@@ -30,7 +30,7 @@ import (
 // Options say where events go.
 type Options struct {
 	Address string // of the PUB socket, as tcp://*:5557
-	Replay  string // of a ROUTER socket that sends past batches again; "" is none
+	Replay  string // of a ROUTER socket sending past batches again; "" is none
 	Pod     string // the replica's name in topics: kv@POD@MODEL
 }
 
@@ -40,7 +40,7 @@ const (
 	mostEvents  = 1024     // of a batch
 )
 
-// end is the number that ends a replay.
+// end is the number at a replay's end.
 var end = []byte{255, 255, 255, 255, 255, 255, 255, 255}
 
 // Publisher sends events. A Publisher is safe for concurrent use.
@@ -62,7 +62,7 @@ type Publisher struct {
 	bytes   int
 }
 
-// event is a page of a model that came or went.
+// event is a page of a model, come or gone.
 type event struct {
 	topic string
 	karat.CachePage
@@ -71,8 +71,8 @@ type event struct {
 // batch is a sent message.
 type batch struct{ topic, number, payload []byte }
 
-// New opens the sockets. The first batch says that the replica keeps nothing, whatever an earlier process of its name
-// has told.
+// New opens the sockets. The first batch says: the replica keeps nothing, whatever an earlier process of the name has
+// told.
 func New(o Options) (*Publisher, error) {
 	if strings.Contains(o.Pod, "@") {
 		return nil, fmt.Errorf("the replica's name %q has an @, which parts topics", o.Pod)
@@ -139,7 +139,7 @@ func (p *Publisher) Add(model string, page karat.CachePage) {
 	}
 }
 
-// flush sends all events of the queue: those of a batch are of one model.
+// flush sends all events of the queue, in batches of one model each.
 func (p *Publisher) flush() {
 	p.mu.Lock()
 	all := p.queue
@@ -155,7 +155,7 @@ func (p *Publisher) flush() {
 	}
 }
 
-// emit numbers a batch, hands it to the subscribers and keeps it for replays.
+// emit numbers a batch for the subscribers and for replays.
 func (p *Publisher) emit(topic string, payload []byte) {
 	if topic == "" {
 		topic = "kv@" + p.pod + "@"
@@ -173,7 +173,7 @@ func (p *Publisher) emit(topic string, payload []byte) {
 }
 
 // sendAgain answers requests of the replay socket: an empty frame and the number of the first batch wanted. Each answer
-// has an empty frame, topic, number and batch; the last one has a number of -1 and no batch.
+// has an empty frame, topic, number and batch; the last answer has a number of -1 and no batch.
 func (p *Publisher) sendAgain(c *conn) error {
 	for {
 		flags, body, err := c.frame()
@@ -214,7 +214,7 @@ func (p *Publisher) batch(events [][]byte) []byte {
 	return append(b, 0)
 }
 
-// encode returns the MessagePack of each event. Pages that follow each other are one event.
+// encode returns the MessagePack of each event. Pages following each other are one event.
 func encode(all []event) (events [][]byte) {
 	for len(all) > 0 {
 		n, first := 1, all[0]
@@ -248,7 +248,7 @@ func encode(all []event) (events [][]byte) {
 				b = number(b, uint32(id))
 			}
 		}
-		b = text(append(number(b, uint32(len(first.Tokens))), null), medium) // no number of an adapter, but its name
+		b = text(append(number(b, uint32(len(first.Tokens))), null), medium) // an adapter has a name, and no number
 		if first.Adapter == "" {
 			b = append(b, null)
 		} else {
@@ -297,16 +297,16 @@ func number(b []byte, n uint32) []byte {
 }
 
 // The sockets speak ZMTP 3.0 with the mechanism NULL (rfc.zeromq.org/spec/23): a greeting of 64 bytes, a command READY,
-// then messages of frames. A frame has a byte of flags, its size in 1 or 8 bytes, and its bytes.
+// then messages of frames. A frame has a byte of flags, the size in 1 or 8 bytes, and the bytes.
 const (
 	more    = 1 // frames of the message follow
 	long    = 2 // the size has 8 bytes
 	command = 4
 
 	mostConns     = 64      // of a socket; more are closed at once
-	mostFrame     = 1 << 10 // bytes that a client may send in a frame
+	mostFrame     = 1 << 10 // bytes of a client's frame
 	mostTopics    = 64      // subscriptions of a client
-	mostQueued    = 10_000  // messages that wait for a subscriber; later ones are lost to it
+	mostQueued    = 10_000  // messages waiting for a subscriber; later messages are lost
 	handshakeTime = 10 * time.Second
 	sendTime      = 30 * time.Second
 )
@@ -315,7 +315,7 @@ const (
 type socket struct {
 	l     net.Listener
 	kind  string   // of the socket
-	peers []string // the types that it talks to
+	peers []string // types of sockets at the other end
 	serve func(*conn) error
 
 	mu    sync.Mutex
@@ -327,7 +327,7 @@ type socket struct {
 type conn struct {
 	net.Conn
 	in     *bufio.Reader
-	topics [][]byte      // of a subscriber; guarded by its socket's mu
+	topics [][]byte      // of a subscriber; guarded by the socket's mu
 	queue  chan [][]byte // messages to a subscriber
 }
 
@@ -435,7 +435,7 @@ func property(b []byte, name string) string {
 	return ""
 }
 
-// frame reads a frame. A size is checked before there is memory for it.
+// frame reads a frame. A size is checked before memory is allocated.
 func (c *conn) frame() (flags byte, body []byte, err error) {
 	if flags, err = c.in.ReadByte(); err != nil {
 		return 0, nil, err
@@ -482,7 +482,7 @@ func (c *conn) sendAll(frames ...[]byte) error {
 	return nil
 }
 
-// publish hands a message to the subscribers of its first frame.
+// publish hands a message to the subscribers of the first frame.
 func (s *socket) publish(frames ...[]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -490,13 +490,13 @@ func (s *socket) publish(frames ...[]byte) {
 		if slices.ContainsFunc(c.topics, func(t []byte) bool { return bytes.HasPrefix(frames[0], t) }) {
 			select {
 			case c.queue <- frames:
-			default: // the numbers show the gap, and a replay fills it
+			default: // the numbers show the gap, and a replay fills the gap
 			}
 		}
 	}
 }
 
-// subscribe serves a subscriber: its messages are subscriptions.
+// subscribe serves a subscriber, whose messages are subscriptions.
 func (s *socket) subscribe(c *conn) error {
 	over := make(chan struct{})
 	defer close(over)
