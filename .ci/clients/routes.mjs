@@ -34,7 +34,9 @@ async function tokens() {
   assert.match((await post('/apply-template', { model, messages })).prompt, /capital of Egypt/);
   const { input_tokens: count } = await post('/v1/chat/completions/input_tokens', { model, messages });
   assert.equal((await post('/v1/chat/completions/render', { model, messages })).token_ids.length, count);
-  assert.deepEqual((await post('/v1/completions/render', { model, prompt: ['The sky', ids] })).map((r) => r.token_ids), [ids, ids]);
+  assert.deepEqual((await post('/v1/completions/render', { model, prompt: [ids, ids] })).map((r) => r.token_ids), [ids, ids]);
+  const { tokens: whole } = await post('/tokenize', { model, content: 'The sky', add_special: true });
+  assert.deepEqual((await post('/v1/completions/render', { model, prompt: 'The sky' }))[0].token_ids, whole);
 }
 
 async function rerank() {
