@@ -100,7 +100,7 @@ var publishedWeights = map[string]int{
 	"phi3-longrope": 3821079552, "lfm2": 354483968, "lfm2-vl": 1170340608, "mamba2": 7285403648, "falconh1": 521411104,
 	"starcoder2": 7173923840, "exaone4": 32003216384, "embeddinggemma": 302863104, "falcon-7b": 6921720704,
 	"bert": 22713216 - 384*385, "xlm-roberta-reranker": 567755777 - 1024*1025 - 1024 - 1 - 2*1024,
-	"phimoe": 41873153344, "exaone": 7818448896, "jamba": 51570323328, "olmoe": 6919161856, "stablelm": 2795443200,
+	"phimoe": 41873153344, "exaone": 7818448896, "phi2": 2779683840, "jamba": 51570323328, "olmoe": 6919161856, "stablelm": 2795443200,
 }
 
 // TestPublishedGate refuses another gate behind Qwen's scans than Qwen 3.6's file names.

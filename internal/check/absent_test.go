@@ -53,7 +53,8 @@ var optional = map[string]map[string]any{
 	"nemotron_h_moe": {"expert_weights_norm": false, "expert_weights_scale": float32(1), "attention.layer_norm_epsilon": nil},
 	"olmo-hybrid":    {"ssm.negative_eigenvalues": false},
 	"olmo2":          {"attention.sliding_window_pattern": uint32(4), "rope.freq_base_swa": ".rope.freq_base"},
-	"stablelm":       {"rope.dimension_count": uint32(32)}, // the head size
+	"phi2":           {"rope.dimension_count": uint32(32)}, // the head size
+	"stablelm":       {"rope.dimension_count": uint32(32)}, // likewise
 	"starcoder2":     {"attention.sliding_window": nil},
 }
 

@@ -98,6 +98,7 @@ var ours = map[string]map[string]string{
 		"exaone.attention.layer_norm_rms_epsilon": "llama.cpp's reader wants it; its converter writes the other key, since config.json says layer_norm_epsilon",
 		"exaone.attention.layer_norm_epsilon":     "see layer_norm_rms_epsilon",
 	},
+	"phi2":       {"tokenizer.ggml.add_bos_token": "the converter says of all of them what readers assume"},
 	"starcoder2": {"starcoder2.attention.sliding_window": "llama.cpp's converter and graph have no window; the model has 16"},
 	"qwen3moe":   {"tokenizer.ggml.normalizer.nfc": "qwen2 stands for NFC, as published tokenizers do; this model's does not"},
 	"nemotronh":  {"nemotron_h_moe.attention.layer_norm_rms_epsilon": "llama.cpp's reader wants it; its converter writes the other key alone where config.json has transformers 5's"},

@@ -98,7 +98,7 @@ func (l *placer) hf(name string) spot {
 	}
 	// of modules of any name
 	for _, last := range []string{".out_proj", ".o_proj", ".output_linear", ".experts", ".down_proj", ".c_proj",
-		".dense", ".dense_4h_to_h"} {
+		".dense", ".dense_4h_to_h", ".fc2"} {
 		if n == nil {
 			n = l.byModule[m+last]
 		}

@@ -95,7 +95,7 @@ func projection(n *graph.Node) string {
 	name, ok := strings.CutSuffix(n.HF, ".out")
 	last := func(end string) bool { return strings.HasSuffix(name, end) }
 	if ok && slices.ContainsFunc([]string{".o_proj", ".down_proj", ".c_proj", ".out_proj", ".output_linear", ".dense",
-		".dense_4h_to_h", ".feed_forward.w2", ".experts"}, last) {
+		".dense_4h_to_h", ".fc2", ".feed_forward.w2", ".experts"}, last) {
 		return name
 	}
 	return ""

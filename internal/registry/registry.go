@@ -52,6 +52,7 @@ import (
 	"github.com/karat-run/karat/internal/arch/olmo2"
 	"github.com/karat-run/karat/internal/arch/olmoe"
 	"github.com/karat-run/karat/internal/arch/olmohybrid"
+	"github.com/karat-run/karat/internal/arch/phi2"
 	"github.com/karat-run/karat/internal/arch/phi3"
 	"github.com/karat-run/karat/internal/arch/phimoe"
 	"github.com/karat-run/karat/internal/arch/pixtral"
@@ -131,6 +132,7 @@ var Families = []*family.Family{
 	&seedoss.Family,
 	&olmohybrid.Family,
 	&exaone.Family,
+	&phi2.Family,
 	&qwen2.VLFamily,
 	&qwen3.VLFamily,
 	&qwen3moe.VLFamily,
