@@ -82,6 +82,7 @@ type Engine struct {
 	budget  int64 // Options.Budget
 	blend   *backend.Blend
 	plan    *Plan // of New's options
+	ring    keyring
 
 	computing sync.Mutex // held while a step is chosen and computed, or a state is carried; before mu
 	closing   sync.Mutex // held while Close frees the cache

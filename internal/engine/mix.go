@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 )
@@ -37,8 +38,34 @@ type extras struct {
 	shift  int32   // difference between the parts and the position of a row behind Parts
 }
 
-// fewRows is the least run of rows with keys: a key has 31 bits of a digest of the run.
-const fewRows = 4
+// keyring gives each run of rows keys of its own, and an equal run the same keys as long as its digest is held. No key is
+// given twice, so that the rows of no other run are ever found by it.
+type keyring struct {
+	mu   sync.Mutex
+	runs map[[sha256.Size]byte]int32 // first keys, by the run's digest
+	used int32                       // keys given
+}
+
+// mostRuns is the maximum number of digests held. A forgotten run gets new keys.
+const mostRuns = 1 << 12
+
+// keys returns the key of a run's first row, those of the next ones following; 0 if no keys are left.
+func (r *keyring) keys(run [sha256.Size]byte, rows int) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if first := r.runs[run]; first < 0 {
+		return first
+	}
+	if rows > math.MaxInt32-int(r.used) {
+		return 0
+	}
+	if r.runs == nil || len(r.runs) >= mostRuns {
+		r.runs = map[[sha256.Size]byte]int32{}
+	}
+	first := math.MinInt32 + r.used
+	r.runs[run], r.used = first, r.used+int32(rows)
+	return first
+}
 
 // checkMixed returns an error if m does not belong to tokens, to the model or to sequences of so many positions.
 func (f *facts) checkMixed(tokens []int32, m Mixed, context int) error {
@@ -100,7 +127,7 @@ func (m Mixed) clone() Mixed {
 }
 
 // newExtras returns the extras of a prompt with m, without m itself.
-func newExtras(m Mixed) (b extras) {
+func newExtras(m Mixed, ring *keyring) (b extras) {
 	b.Mixed, b.shift = m, int32(m.end()-len(m.Parts))
 	whole, any := sha256.New(), len(m.Parts) > 0 || len(m.Groups) > 0
 	named := b.stray()
@@ -113,12 +140,12 @@ func newExtras(m Mixed) (b extras) {
 		if from == i {
 			continue
 		}
-		any, named = true, named || i-from < fewRows
 		run := b.hash(from, i)
 		whole.Write(binary.LittleEndian.AppendUint64(run[:], uint64(from)))
+		first := ring.keys(run, i-from)
+		any, named = true, named || first == 0
 		for at := from; at < i; at++ {
-			k := sha256.Sum256(binary.LittleEndian.AppendUint64(run[:], uint64(at-from)))
-			b.keys[at] = int32(binary.LittleEndian.Uint32(k[:]) | 1<<31)
+			b.keys[at] = first + int32(at-from)
 		}
 	}
 	if !any {
