@@ -354,7 +354,7 @@ func (s *Session) Chat(ctx context.Context, messages []Message, o GenerateOption
 func (m *Model) chatIDs(ctx context.Context, messages []Message, o GenerateOptions) (ids []int32, mixed engine.Mixed,
 	err error) {
 	if images := imagesOf(messages); len(images) > 0 {
-		return m.look(ctx, messages, images, o)
+		return m.look(ctx, messages, images, o, m.see)
 	}
 	text, said, err := m.conversation(ctx, messages, o)
 	if err != nil {
@@ -376,7 +376,7 @@ func (m *Model) Render(ctx context.Context, messages []Message, o GenerateOption
 func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o GenerateOptions) (ids []int, err error) {
 	if images := imagesOf(messages); len(images) > 0 {
 		var list []int32
-		list, _, err = m.look(ctx, messages, images, o)
+		list, _, err = m.look(ctx, messages, images, o, m.see)
 		for _, id := range list {
 			ids = append(ids, int(id))
 		}
@@ -390,6 +390,16 @@ func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o Generate
 		return nil, err
 	}
 	return m.tokenize(ctx, text, tokenizer.Options{ParseSpecial: true, Literal: said})
+}
+
+// CountChat returns the number of TokenizeChat's ids. Of a picture only the size is read, and no row is computed.
+func (m *Model) CountChat(ctx context.Context, messages []Message, o GenerateOptions) (int, error) {
+	if images := imagesOf(messages); len(images) > 0 {
+		ids, _, err := m.look(ctx, messages, images, o, m.measure)
+		return len(ids), err
+	}
+	ids, err := m.TokenizeChat(ctx, messages, o)
+	return len(ids), err
 }
 
 // ExceedsContext reports whether a text surely has more tokens than the context. The text's length decides, so the call

@@ -120,9 +120,14 @@ func (e *eye) forget(latest []*seenImage) {
 	})
 }
 
-// open opens the tower, unless it is open.
-func (e *eye) open(m *Model) (err error) {
-	if e.model != nil {
+// ready opens the tower, unless it is open.
+func (e *eye) ready(m *Model) (err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		return ErrClosed
+	case e.model != nil:
 		return nil
 	}
 	if e.model, err = vision.Open(m.opened.Checkpoint.Tower, m.opened.Backend, ""); err == nil {
@@ -134,14 +139,11 @@ func (e *eye) open(m *Model) (err error) {
 // find returns a picture seen before, or else the channel closed when another prompt's rows of it are computed. Without
 // either, the caller computes them.
 func (e *eye) find(m *Model, hash [sha256.Size]byte) (s *seenImage, other <-chan struct{}, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, nil, ErrClosed
-	}
-	if err := e.open(m); err != nil {
+	if err := e.ready(m); err != nil {
 		return nil, nil, err
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i, s := range e.seen {
 		if s.hash == hash {
 			e.seen = append(append(e.seen[:i:i], e.seen[i+1:]...), s)
@@ -155,8 +157,30 @@ func (e *eye) find(m *Model, hash [sha256.Size]byte) (s *seenImage, other <-chan
 	return nil, nil, nil
 }
 
+// measure returns a picture without its rows, by the size in the file.
+func (m *Model) measure(_ context.Context, data []byte) (*seenImage, error) {
+	if err := m.eye.ready(m); err != nil {
+		return nil, err
+	}
+	width, height, err := image.Size(data, image.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	p, err := m.eye.model.Prepare(&image.Image{Width: width, Height: height})
+	if err != nil {
+		return nil, err
+	}
+	if p.Rows > m.opened.Engine.Context() {
+		return nil, m.full()
+	}
+	return &seenImage{Seen: vision.Seen{Picture: p}}, nil
+}
+
 // encode computes a picture's rows, beside few others.
 func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
+	if _, err := m.measure(ctx, data); err != nil { // before it takes memory
+		return nil, err
+	}
 	select {
 	case m.eye.reading <- struct{}{}:
 		defer func() { <-m.eye.reading }()
@@ -170,9 +194,6 @@ func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
 	p, err := m.eye.model.Prepare(pixels)
 	if err != nil {
 		return nil, err
-	}
-	if p.Rows > m.opened.Engine.Context() {
-		return nil, m.full()
 	}
 	defer p.Release() // larger than the rows
 	s := &seenImage{Seen: vision.Seen{Picture: p}}
@@ -300,10 +321,10 @@ func without(spans, places []tokenizer.Span) (rest []tokenizer.Span) {
 	return rest
 }
 
-// look returns the ids of a conversation with pictures, and what stands in place of some ids. The template writes a
-// text for each picture, which becomes the picture's marks, and a token for each of its rows.
-func (m *Model) look(ctx context.Context, messages []Message, images []shown, o GenerateOptions) (ids []int32,
-	mixed engine.Mixed, err error) {
+// look returns the ids of a conversation with pictures as see returns them, and what stands in place of some ids. The
+// template writes a text for each picture, which becomes the picture's marks, and a token for each of its rows.
+func (m *Model) look(ctx context.Context, messages []Message, images []shown, o GenerateOptions,
+	see func(ctx context.Context, data []byte) (*seenImage, error)) (ids []int32, mixed engine.Mixed, err error) {
 	stage, err := m.stage(ctx, messages, images, o)
 	if err != nil {
 		return nil, mixed, err
@@ -312,10 +333,14 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		return nil, mixed, m.full()
 	}
 	var seen []*seenImage
-	defer func() { m.eye.forget(seen) }()
+	defer func() {
+		if len(seen) > 0 && seen[0].Values != nil {
+			m.eye.forget(seen)
+		}
+	}()
 	rows := 0
 	for _, x := range images {
-		s, err := m.see(ctx, x.Data)
+		s, err := see(ctx, x.Data)
 		if err != nil && x.Name != "" && !errors.Is(err, ErrFull) {
 			return nil, mixed, fmt.Errorf("%s: %w", x.Name, err)
 		}

@@ -173,7 +173,12 @@ func TestTowerSteps(t *testing.T) {
 		}
 	}
 	first, second := say[0].Parts[0], say[0].Parts[1]
-	tokens(first, first)
+	said := []karat.Message{{Role: karat.RoleUser, Parts: []karat.Part{first, first}}}
+	n, err := m.CountChat(t.Context(), said, karat.GenerateOptions{})
+	counts(0) // the sizes are enough
+	if ids := tokens(first, first); err != nil || n != len(ids) {
+		t.Errorf("%d tokens counted, want %d; %v", n, len(ids), err)
+	}
 	counts(1)
 	if n := m.Tiles(); n != 0 {
 		t.Errorf("%d tiles kept beside their rows", n)
@@ -220,7 +225,7 @@ func TestTowerSteps(t *testing.T) {
 	counts(1)
 
 	m.Close()
-	_, err := m.TokenizeChat(t.Context(), say, o)
+	_, err = m.TokenizeChat(t.Context(), say, o)
 	if !errors.Is(err, karat.ErrClosed) {
 		t.Errorf("a closed model: %v", err)
 	}

@@ -24,7 +24,7 @@ func (m *Model) Tiles() (n int) {
 func (m *Model) WatchTower(f func()) error {
 	m.eye.mu.Lock()
 	defer m.eye.mu.Unlock()
-	if err := m.eye.open(m); err != nil {
+	if err := m.eye.ready(m); err != nil {
 		return err
 	}
 	tower := m.eye.model

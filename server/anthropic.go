@@ -52,7 +52,7 @@ func answerMessages(x *exchange) any {
 
 // countMessages answers POST /v1/messages/count_tokens.
 func countMessages(x *exchange) any {
-	x.takesPlace = true
+	x.takesPlace, x.counts = true, true
 	r := readMessages(x, false)
 	return map[string]int{"input_tokens": len(r.prompts[0])}
 }

@@ -18,7 +18,7 @@ func completeChat(x *exchange) any {
 
 // countChat answers POST /v1/chat/completions/input_tokens.
 func countChat(x *exchange) any {
-	x.takesPlace = true
+	x.takesPlace, x.counts = true, true
 	r := readChat(x)
 	return map[string]any{"object": "response.input_tokens", "input_tokens": len(r.prompts[0])}
 }

@@ -31,7 +31,7 @@ func respond(x *exchange) any {
 
 // countResponse answers POST /v1/responses/input_tokens.
 func countResponse(x *exchange) any {
-	x.takesPlace = true
+	x.takesPlace, x.counts = true, true
 	q := readResponse(x)
 	return map[string]any{"object": "response.input_tokens", "input_tokens": len(q.r.prompts[0])}
 }

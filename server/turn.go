@@ -71,6 +71,11 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 		NoToolFallback: r.asked.s.o.NoToolFallback}
 	var ids []int
 	err := r.asked.renderNamed(c, param, func() (err error) {
+		if r.asked.counts {
+			n, err := r.model.model.CountChat(ctx, c.messages, o)
+			ids = make([]int, n)
+			return err
+		}
 		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)
 		return err
 	})

@@ -321,8 +321,7 @@ func (p *conversation) tokensUsed(string) error {
 	if messages := p.sent(); len(messages) > 0 {
 		ctx, stop := p.prompter.interruptible()
 		defer stop()
-		ids := must(p.model.TokenizeChat(ctx, messages, p.g))
-		used = len(ids)
+		used = must(p.model.CountChat(ctx, messages, p.g))
 	}
 	text := fmt.Sprintf("%d of %s", used, count(p.model.Info().Context, "token"))
 	if p.from > 0 {

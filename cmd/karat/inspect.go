@@ -643,7 +643,7 @@ func describeTower(t *checkpoint.Tower) (*towerFacts, error) {
 		Width: t.Values.Int("hidden_size"), Row: m.Width, Patch: sight.Patch, Side: sight.Side,
 		Image: t.Values.Int("image_size"), Tokens: map[string]int{}}
 	for _, s := range shownSizes {
-		p, err := m.Prepare(&image.Image{Width: s[0], Height: s[1], Pix: make([]byte, 3*s[0]*s[1])})
+		p, err := m.Prepare(&image.Image{Width: s[0], Height: s[1]})
 		if err != nil {
 			return nil, err
 		}

@@ -72,7 +72,7 @@ var formats = []format{
 	{"BMP", "BM", sizeOfBMP, decodeBMP, upright},
 }
 
-// Size returns the size of the picture in a file, by the file's header alone, before EXIF turns it.
+// Size returns the size of the picture in a file, turned as EXIF says, without decoding any pixel.
 func Size(data []byte, l Limits) (width, height int, err error) {
 	f, err := formatOf(data, l)
 	if err != nil {
@@ -81,6 +81,9 @@ func Size(data []byte, l Limits) (width, height int, err error) {
 	width, height, err = f.size(data)
 	if err == nil {
 		err = l.check(width, height)
+	}
+	if err == nil && f.orient(data) > 4 {
+		width, height = height, width
 	}
 	return width, height, f.explain(err)
 }

@@ -58,6 +58,9 @@ func TestFiles(t *testing.T) {
 		} else if size := [2]int{m.Width, m.Height}; size != want.Size || m.digest() != want.SHA256 {
 			t.Errorf("%s: other pixels than Pillow's, size %v of %v", name, size, want.Size)
 		}
+		if w, h, err := Size(data, Limits{}); err != nil || want.Size != [2]int{w, h} {
+			t.Errorf("%s: the header says %dx%d, %v, want %v", name, w, h, err, want.Size)
+		}
 	}
 }
 

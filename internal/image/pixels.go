@@ -5,7 +5,7 @@ import (
 	"image/color"
 )
 
-// Image is a picture's pixels: RGB by rows, [Height, Width, 3].
+// Image is a picture's pixels: RGB by rows, [Height, Width, 3]; nil where the size alone is asked for.
 type Image struct {
 	Width, Height int
 	Pix           []byte
@@ -67,6 +67,9 @@ func colorOf(c color.Color) (r, g, b byte) {
 
 // Part returns a copy of a rectangle of m.
 func (m *Image) Part(x, y, width, height int) *Image {
+	if m.Pix == nil {
+		return &Image{Width: width, Height: height}
+	}
 	to := newImage(width, height)
 	for i := range height {
 		copy(to.Pix[3*i*width:][:3*width], m.Pix[3*((y+i)*m.Width+x):])

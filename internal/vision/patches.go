@@ -32,7 +32,7 @@ func cut(x *image.Image, values *processor.Values, sight family.Sight) (t tile, 
 			"most %d patches", x.Width, x.Height, patch*side, MostRows)
 	}
 	t.folded = graph.Grid{Height: t.grid.Height / side, Width: t.grid.Width / side}
-	for i := range t.count() {
+	for i := 0; x.Pix != nil && i < t.count(); i++ {
 		row := values.Patch(make([]float32, 0, 6*patch*patch), x, i%t.grid.Width*patch, i/t.grid.Width*patch, patch)
 		for j, v := range row {
 			if sight.By != 0 {

@@ -112,7 +112,7 @@ type Picture struct {
 	tiles []tile
 }
 
-// Prepare resizes a picture.
+// Prepare resizes a picture. Without pixels the picture has its marks and places, but no patches.
 func (m *Model) Prepare(picture *image.Image) (*Picture, error) {
 	return m.PrepareBy(m.processor, picture, nil)
 }
@@ -303,7 +303,7 @@ func (m *Model) encode(ctx context.Context, tiles []tile, count int) ([][]float3
 // Seen is a picture with its rows.
 type Seen struct {
 	*Picture
-	Values [][]float32 // Encode's
+	Values [][]float32 // Encode's; nil where the rows are only counted
 }
 
 // Row is a row of a picture in a prompt.
@@ -353,7 +353,9 @@ func (m *Model) Mix(ids []int32, id int32, rows []*Row) (x Mixed, err error) {
 			next++
 			continue
 		}
-		x.Embeddings[i] = r.Of.Values[r.Index]
+		if r.Of.Values != nil {
+			x.Embeddings[i] = r.Of.Values[r.Index]
+		}
 		if m.Kind.Padded {
 			ids[i] = 0
 		}
@@ -363,7 +365,7 @@ func (m *Model) Mix(ids []int32, id int32, rows []*Row) (x Mixed, err error) {
 		x.Groups[len(x.Groups)-1].End++
 		place := r.Of.Places[r.Index]
 		x.Parts[i] = [3]int32{next, next + int32(place[0]), next + int32(place[1])}
-		if last = r; r.Index == len(r.Of.Values)-1 {
+		if last = r; r.Index == r.Of.Rows-1 {
 			next += int32(r.Of.Advance)
 		}
 	}

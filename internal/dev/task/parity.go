@@ -340,7 +340,7 @@ func marks(dir string) (map[int]string, error) {
 	}
 	texts := append(m.Kind.Around[:], m.Kind.Image)
 	for _, size := range [][2]int{{90, 50}, {37, 100}} {
-		p, err := m.Prepare(&image.Image{Width: size[0], Height: size[1], Pix: make([]byte, 3*size[0]*size[1])})
+		p, err := m.Prepare(&image.Image{Width: size[0], Height: size[1]})
 		if err != nil {
 			return nil, err
 		}

@@ -96,5 +96,21 @@ func ReadWith(config []byte, steps Steps) (*Processor, error) {
 // Filter returns the filter that resizes pictures.
 func (p *Processor) Filter() image.Filter { return p.filter }
 
-// Prepare resizes a picture and cuts it into tiles.
-func (p *Processor) Prepare(m *image.Image) (*Input, error) { return p.tiles(&p.settings, m) }
+// mostPixels bounds the pixels of a picture's tiles; publishers' settings make at most 17 million.
+const mostPixels = 32 << 20
+
+// Prepare resizes a picture and cuts it into tiles. Of a picture without pixels the tiles have none either.
+func (p *Processor) Prepare(m *image.Image) (*Input, error) {
+	sizes, err := p.tiles(&p.settings, &image.Image{Width: m.Width, Height: m.Height})
+	if err != nil || m.Pix == nil {
+		return sizes, err
+	}
+	pixels := 0
+	for _, t := range sizes.Tiles {
+		if pixels += t.Width * t.Height; pixels > mostPixels {
+			return nil, fmt.Errorf("preprocessor_config.json: %d tiles would have %dx%d pixels and more, the limit is "+
+				"%d in all", len(sizes.Tiles), t.Width, t.Height, mostPixels)
+		}
+	}
+	return p.tiles(&p.settings, m)
+}

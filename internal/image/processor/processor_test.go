@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,27 @@ func TestRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)
 		}
+	}
+}
+
+// TestManyTiles refuses a picture of too many tiles before any has pixels.
+func TestManyTiles(t *testing.T) {
+	p, err := Read([]byte(`{"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 896, "width": 896}, `+
+		`"do_pan_and_scan": true, "pan_and_scan_min_crop_size": 1, "pan_and_scan_max_num_crops": 1024, `+
+		`"pan_and_scan_min_ratio_to_activate": 1}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &image.Image{Width: 2048, Height: 1, Pix: make([]byte, 3*2048)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = p.Prepare(m)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "1025 tiles") {
+		t.Errorf("%v, want a refusal of 1025 tiles", err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("the refusal took %d bytes", n)
 	}
 }
 

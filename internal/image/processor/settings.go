@@ -247,6 +247,9 @@ func (s *settings) resize(m *image.Image, width, height int) (*image.Image, erro
 		return nil, fmt.Errorf("preprocessor_config.json: a picture would have %dx%d pixels, the limit is %d", width,
 			high, most)
 	}
+	if m.Pix == nil {
+		return &image.Image{Width: width, Height: height}, nil
+	}
 	if s.Resize != nil {
 		return s.Resize(m, width, height, s.filter)
 	}
