@@ -187,7 +187,7 @@ func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	pixels, err := image.Decode(data, image.Limits{})
+	pixels, err := image.Decode(data, image.Limits{Stop: func() error { return context.Cause(ctx) }})
 	if err != nil {
 		return nil, err
 	}

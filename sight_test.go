@@ -22,11 +22,11 @@ func (m *Model) Tiles() (n int) {
 
 // WatchTower calls f in each step of m's tower. No picture has been seen yet.
 func (m *Model) WatchTower(f func()) error {
-	m.eye.mu.Lock()
-	defer m.eye.mu.Unlock()
 	if err := m.eye.ready(m); err != nil {
 		return err
 	}
+	m.eye.mu.Lock()
+	defer m.eye.mu.Unlock()
 	tower := m.eye.model
 	last := tower.Graph.Result()
 	tower.Want, tower.Tap = func(n *graph.Node) bool { return n == last }, func(*graph.Node, []float32) { f() }

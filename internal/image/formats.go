@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"image/gif"
 	"image/png"
+	"io"
 
 	"golang.org/x/image/bmp"
 )
@@ -16,27 +17,51 @@ func sizeOf(config func(r *bytes.Reader) (image.Config, error), data []byte) (wi
 	return c.Width, c.Height, err
 }
 
+// source reads a file's bytes until stop, if not nil, returns an error.
+type source struct {
+	*bytes.Reader
+	stop func() error
+}
+
+func (s source) Read(b []byte) (int, error) {
+	if s.stop != nil {
+		if err := s.stop(); err != nil {
+			return 0, err
+		}
+	}
+	return s.Reader.Read(b[:min(len(b), 1<<16)])
+}
+
+func newSource(data []byte, stop func() error) io.Reader {
+	return struct{ io.Reader }{source{bytes.NewReader(data), stop}} // only Read
+}
+
 func sizeOfPNG(data []byte) (width, height int, err error) {
 	return sizeOf(func(r *bytes.Reader) (image.Config, error) { return png.DecodeConfig(r) }, data)
 }
 
-func decodePNG(data []byte) (*Image, error) {
-	src, err := png.Decode(bytes.NewReader(data))
+func decodePNG(data []byte, stop func() error) (*Image, error) {
+	src, err := png.Decode(newSource(data, stop))
 	if err != nil {
 		return nil, err
 	}
-	if g, ok := src.(*image.Gray16); ok {
-		return fromGray16(g), nil
+	switch g := src.(type) {
+	case *image.Gray16:
+		return fromGray16(g.Rect, g.Pix, 2), nil
+	case *image.NRGBA64:
+		if len(data) > 25 && data[24] == 16 && data[25] == 0 { // grey with a transparent level
+			return fromGray16(g.Rect, g.Pix, 8), nil
+		}
 	}
 	return rgbOf(src), nil
 }
 
-// fromGray16 returns grey samples of 16 bits as Pillow's convert does: cut off at 255.
-func fromGray16(g *image.Gray16) *Image {
-	m := newImage(g.Rect.Dx(), g.Rect.Dy())
+// fromGray16 returns grey samples of 16 bits, so many bytes apart, as Pillow's convert does: cut off at 255.
+func fromGray16(r image.Rectangle, samples []byte, apart int) *Image {
+	m := newImage(r.Dx(), r.Dy())
 	for i := range m.Width * m.Height {
-		v := g.Pix[2*i+1]
-		if g.Pix[2*i] > 0 {
+		v := samples[apart*i+1]
+		if samples[apart*i] > 0 {
 			v = 255
 		}
 		m.Pix[3*i], m.Pix[3*i+1], m.Pix[3*i+2] = v, v, v
@@ -48,8 +73,8 @@ func sizeOfBMP(data []byte) (width, height int, err error) {
 	return sizeOf(func(r *bytes.Reader) (image.Config, error) { return bmp.DecodeConfig(r) }, data)
 }
 
-func decodeBMP(data []byte) (*Image, error) {
-	src, err := bmp.Decode(bytes.NewReader(data))
+func decodeBMP(data []byte, stop func() error) (*Image, error) {
+	src, err := bmp.Decode(newSource(data, stop))
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +86,8 @@ func sizeOfGIF(data []byte) (width, height int, err error) {
 }
 
 // decodeGIF returns the first frame, on a screen of the background's color.
-func decodeGIF(data []byte) (*Image, error) {
-	src, err := gif.Decode(bytes.NewReader(data))
+func decodeGIF(data []byte, stop func() error) (*Image, error) {
+	src, err := gif.Decode(newSource(data, stop))
 	if err != nil {
 		return nil, err
 	}

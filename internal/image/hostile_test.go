@@ -5,8 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"image"
+	"image/color"
+	"image/png"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,5 +93,56 @@ func TestHostile(t *testing.T) {
 	}
 	if len(files) < 30 {
 		t.Errorf("%d files", len(files))
+	}
+}
+
+// TestStopped: a decoder ends with the error of stop, not only after the whole file.
+func TestStopped(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := errors.New("the client has gone")
+	seen := map[string]bool{}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if kind := filepath.Ext(name); err != nil || seen[kind] || !strings.Contains(".jpg.png.webp.gif.bmp", kind) {
+			continue
+		} else {
+			seen[kind] = true
+		}
+		if _, err := Decode(data, Limits{Stop: func() error { return gone }}); !errors.Is(err, gone) {
+			t.Errorf("%s: %v", name, err)
+		}
+		asked := 0
+		if _, err := Decode(data, Limits{Stop: func() error { asked++; return nil }}); err != nil || asked == 0 {
+			t.Errorf("%s: asked %d times: %v", name, asked, err)
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("formats %v", seen)
+	}
+}
+
+// TestTransparentGrey: a level of 16 bits that tRNS makes transparent changes no pixel, as in Pillow.
+func TestTransparentGrey(t *testing.T) {
+	g := image.NewGray16(image.Rect(0, 0, 3, 1))
+	for i, v := range []uint16{7, 255, 9000} {
+		g.SetGray16(i, 0, color.Gray16{Y: v})
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, g); err != nil {
+		t.Fatal(err)
+	}
+	const header = 8 + 25
+	chunk := []byte("tRNS\x00\x07")
+	with := binary.BigEndian.AppendUint32(slices.Clone(b.Bytes()[:header]), 2)
+	with = binary.BigEndian.AppendUint32(append(with, chunk...), crc32.ChecksumIEEE(chunk))
+	with = append(with, b.Bytes()[header:]...)
+	for _, data := range [][]byte{b.Bytes(), with} {
+		m, err := Decode(data, Limits{})
+		if err != nil || !bytes.Equal(m.Pix, []byte{7, 7, 7, 255, 255, 255, 255, 255, 255}) {
+			t.Errorf("%v, %v", m, err)
+		}
 	}
 }

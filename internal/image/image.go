@@ -7,6 +7,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 type Limits struct {
 	Pixels int // 64 Mi; no side has more than longest
 	Bytes  int // of a file: 64 MiB
+
+	Stop func() error // its error ends decoding, at some of the file's parts; nil for none
 }
 
 // ErrLarge is the error of a picture over its limits.
@@ -60,7 +63,7 @@ type format struct {
 	name   string
 	magic  string // dots are any byte
 	size   func(data []byte) (width, height int, err error)
-	decode func(data []byte) (*Image, error)
+	decode func(data []byte, stop func() error) (*Image, error)
 	orient func(data []byte) int
 }
 
@@ -160,7 +163,10 @@ func (f *format) read(data []byte, l Limits) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := f.decode(data)
+	m, err := f.decode(data, l.Stop)
+	if err != nil && l.Stop != nil { // not all decoders wrap it
+		err = cmp.Or(l.Stop(), err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -172,8 +178,8 @@ func sizeOfJPEG(data []byte) (width, height int, err error) {
 	return h.Width, h.Height, err
 }
 
-func decodeJPEG(data []byte) (*Image, error) {
-	rgb, h, err := jpeg.Decode(data)
+func decodeJPEG(data []byte, stop func() error) (*Image, error) {
+	rgb, h, err := jpeg.Decode(data, stop)
 	if err != nil {
 		return nil, err
 	}

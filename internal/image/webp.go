@@ -44,14 +44,14 @@ func sizeOfWebP(data []byte) (width, height int, err error) {
 }
 
 // decodeWebP returns a still, or the first frame of an animation on a black canvas.
-func decodeWebP(data []byte) (*Image, error) {
+func decodeWebP(data []byte, stop func() error) (*Image, error) {
 	w, h, err := sizeOfWebP(data)
 	if err != nil {
 		return nil, err
 	}
 	frame := chunk(data, "ANMF")
 	if frame == nil {
-		return decodeStill(data, w, h)
+		return decodeStill(data, w, h, stop)
 	}
 	if len(frame) < 16 {
 		return nil, errors.New("a broken frame")
@@ -60,7 +60,7 @@ func decodeWebP(data []byte) (*Image, error) {
 	if x+fw > w || y+fh > h {
 		return nil, errors.New("the first frame leaves the canvas")
 	}
-	still, err := decodeStill(stillOf(frame, fw, fh), fw, fh)
+	still, err := decodeStill(stillOf(frame, fw, fh), fw, fh, stop)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func stillOf(frame []byte, w, h int) []byte {
 }
 
 // decodeStill returns the picture of a file whose header says its size.
-func decodeStill(data []byte, width, height int) (*Image, error) {
+func decodeStill(data []byte, width, height int, stop func() error) (*Image, error) {
 	const mask = 1<<14 - 1
 	var w, h int
 	if b := chunk(data, "VP8 "); len(b) >= 10 {
@@ -95,7 +95,7 @@ func decodeStill(data []byte, width, height int) (*Image, error) {
 	if w != width || h != height { // before the library makes memory for the picture
 		return nil, fmt.Errorf("%dx%d pixels, the header says %dx%d", w, h, width, height)
 	}
-	src, err := webp.Decode(bytes.NewReader(data))
+	src, err := webp.Decode(newSource(data, stop))
 	if err != nil {
 		return nil, err
 	}

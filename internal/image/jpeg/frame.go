@@ -42,7 +42,8 @@ type decoder struct {
 	jfif        bool
 	scans       int
 	bits        bits
-	run         int // blocks to come without further values of a band
+	run         int          // blocks to come without further values of a band
+	stop        func() error // asked for each row of MCUs; nil for none
 }
 
 // frame reads the frame header, B.2.2.

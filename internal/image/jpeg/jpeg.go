@@ -46,9 +46,10 @@ func ReadHeader(data []byte) (Header, error) {
 	return d.Header, err
 }
 
-// Decode returns the pixels of a file as RGB, [height, width, 3]. CMYK is turned to RGB as Pillow does.
-func Decode(data []byte) (rgb []byte, h Header, err error) {
-	d := decoder{data: data, adobe: -1}
+// Decode returns the pixels of a file as RGB, [height, width, 3]. CMYK is turned to RGB as Pillow does. An error of
+// stop, asked for each row of blocks and nil for none, ends it.
+func Decode(data []byte, stop func() error) (rgb []byte, h Header, err error) {
+	d := decoder{data: data, adobe: -1, stop: stop}
 	if err := d.read(false); err != nil {
 		return nil, d.Header, err
 	}

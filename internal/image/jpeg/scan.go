@@ -104,6 +104,11 @@ func (d *decoder) scanData(comps []*component, x band) error {
 	}
 	d.reset(comps)
 	for i := range mcux * mcuy {
+		if d.stop != nil && i%mcux == 0 {
+			if err := d.stop(); err != nil {
+				return err
+			}
+		}
 		if d.restart > 0 && i > 0 && i%d.restart == 0 {
 			if err := d.restarted(byte(i/d.restart-1)&7 + rst0); err != nil {
 				return err

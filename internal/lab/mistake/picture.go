@@ -265,7 +265,7 @@ var decoders = []struct {
 	by             func(data []byte) (*image.Image, error)
 }{
 	{"turn", "does not turn the picture as EXIF says", func(data []byte) (*image.Image, error) {
-		rgb, h, err := jpeg.Decode(data)
+		rgb, h, err := jpeg.Decode(data, nil)
 		if err != nil { // a picture of another form
 			return image.Decode(data, image.Limits{})
 		}
