@@ -40,7 +40,11 @@ func (t *Tower) KeysGGUF(shapes map[string]tensor.Shape) (keys []gguf.KeyValue, 
 		return nil, nil, nil, fmt.Errorf("%s: preprocessor_config.json: %w", t.Path, err)
 	}
 	p, s := &t.Kind.Projector, maps.Clone(t.Values)
-	s["image_mean"], s["image_std"] = prepared["image_mean"], prepared["image_std"]
+	how, err := processor.Read(t.Processor, "")
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%s: %w", t.Path, err)
+	}
+	s["image_mean"], s["image_std"] = how.Means() // a folder may leave them out, llama.cpp's reader may not
 	p.Write(s, prepared)
 	keys = []gguf.KeyValue{{Key: "clip.has_vision_encoder", Value: true}}
 	for _, key := range commonKeys {

@@ -96,6 +96,40 @@ func TestTowers(t *testing.T) {
 	}
 }
 
+// TestOmittedMeans writes the mean and the deviation of the processor's class where the folder's file leaves them out.
+func TestOmittedMeans(t *testing.T) {
+	src, dir := seer(t, "qwen3vl"), t.TempDir()
+	path := filepath.Join(src, "preprocessor_config.json")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := json.Unmarshal(b, &config); err != nil {
+		t.Fatal(err)
+	}
+	delete(config, "image_mean")
+	delete(config, "image_std")
+	if b, err = json.Marshal(config); err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, src, filepath.Join(dir, "model.gguf"), convert.Options{})
+	f, err := gguf.Open(filepath.Join(dir, "mmproj-model.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for name, want := range map[string][]float32{"mean": {0.48145466, 0.4578275, 0.40821073}, "std": {0.26862954, 0.26130258, 0.27577711}} {
+		v, err := f.Metadata.Floats("clip.vision.image_" + name)
+		if err != nil || len(v) != 3 || float32(v[0]) != want[0] || float32(v[1]) != want[1] || float32(v[2]) != want[2] {
+			t.Errorf("%s %v, want %v; %v", name, v, want, err)
+		}
+	}
+}
+
 func opened(t *testing.T, path string) *checkpoint.Checkpoint {
 	t.Helper()
 	c, err := checkpoint.Open(path)

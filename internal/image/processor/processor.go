@@ -93,6 +93,14 @@ func ReadWith(config []byte, steps Steps) (*Processor, error) {
 	return p, nil
 }
 
+// Means returns the mean and the deviation of pixels, those of the processor's class where the file has none.
+func (p *Processor) Means() (mean, std []any) {
+	for i := range p.Mean {
+		mean, std = append(mean, p.Mean[i]), append(std, p.Std[i])
+	}
+	return mean, std
+}
+
 // Filter returns the filter that resizes pictures.
 func (p *Processor) Filter() image.Filter { return p.filter }
 
