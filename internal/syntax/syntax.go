@@ -326,7 +326,7 @@ func (y *Style) heads(name string, bare bool) (all []string) {
 	case bare:
 	case y.Form == Python && y.First != "[":
 		all = []string{name + y.Then}
-	case y.Form == Tagged && y.Name == "":
+	case y.Form == Tagged && y.Name == "" && then == "":
 		all = []string{name + "\n" + y.Key, name + y.Key}
 	case y.Form == Tagged || y.Form == Nested:
 		all = []string{strings.TrimSpace(y.Name) + name + then}
