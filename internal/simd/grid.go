@@ -234,7 +234,7 @@ const DigitBytes = 13 * vector
 // are codes. Of 8 vectors, and of 4, the five digits make 8 and 4 vectors of codes each, and of the last four digits.
 func UnpackDigits(codes, src []byte) {
 	codes, src = codes[:StoredColumns*PanelRows], src[:DigitBytes]
-	if HasGrids() {
+	if tier > generic {
 		unpackDigitsVec(&codes[0], &src[0])
 		return
 	}

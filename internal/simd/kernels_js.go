@@ -31,6 +31,9 @@ func unpack21VecImport()
 //go:wasmimport gojs simd.unpack1Vec
 func unpack1VecImport()
 
+//go:wasmimport gojs simd.unpackDigitsVec
+func unpackDigitsVecImport()
+
 //go:wasmimport gojs simd.panelScalesVec
 func panelScalesVecImport()
 
@@ -87,6 +90,9 @@ func loadF16VecImport()
 
 //go:wasmimport gojs simd.loadBF16Vec
 func loadBF16VecImport()
+
+//go:wasmimport gojs simd.loadE4M3Vec
+func loadE4M3VecImport()
 
 //go:wasmimport gojs simd.storeF16Vec
 func storeF16VecImport()

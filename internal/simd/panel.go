@@ -258,7 +258,7 @@ func PanelScales(dst []float32, d []uint16, scale []int8) {
 // LoadE4M3 sets dst to half of floats of 8 bits, without their signs: 0 for the byte 127, as ggml's type NVFP4 has its
 // scales. Binary16 has the bits at the same places, and a bias larger by 8.
 func LoadE4M3(dst []float32, src []byte) {
-	if dst = dst[:len(src)]; HasGrids() && len(src)%16 == 0 {
+	if dst = dst[:len(src)]; tier > generic && len(src)%16 == 0 {
 		loadE4M3Vec(dst, src)
 		return
 	}

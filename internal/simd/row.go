@@ -49,7 +49,7 @@ type Stored struct {
 
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
 func (s *Stored) HasRow() bool {
-	return s != nil && (tier >= avx2 || tier == wasm && s.Codes <= Codes8 && s.Shared == 0 && !s.Brain && !s.Small)
+	return s != nil && (tier >= avx2 || tier == wasm && s.Codes <= Codes8 && s.Shared == 0 && !s.Small)
 }
 
 // RowPlaces is at how many places AddRow does best.

@@ -275,6 +275,7 @@ const (
 	codes41
 	codes42
 	codes8
+	codesBrain = 8 // of a table, with scales of bfloat16: rowBrain
 )
 
 // rows has addRowVec.
@@ -284,7 +285,8 @@ func (k *kernels) rows() {
 		types[i] = i32
 	}
 	var chunk []func(...code) code
-	for kind := range codes8 + 1 {
+	kinds := []int{codes4, codesTable, codes41, codes42, codes8, codesBrain}
+	for _, kind := range kinds {
 		chunk = append(chunk, k.function(types, nil, func(f *fn, a []code) { k.chunk(f, kind, a) }))
 	}
 	k.kernel("addRowVec", "pppppp"+"iiii"+"p"+"iiiii", func(f *fn, a []code) {
@@ -295,8 +297,8 @@ func (k *kernels) rows() {
 		q, dx, init, sums := f.keep(i32, a[2]), f.keep(i32, a[3]), f.keep(i32, a[4]), f.keep(i32, a[5])
 		from := f.keep(i32, add(data, at))
 		f.repeat(chunks, func() {
-			for kind, c := range chunk {
-				f.when(equal(codes, num(kind)), func() {
+			for i, c := range chunk {
+				f.when(equal(codes, num(kinds[i])), func() {
 					f.do(c(acc, from, q, dx, init, sums, scales, equal(group, num(panelRows)), table))
 				})
 			}
@@ -316,6 +318,10 @@ func (k *kernels) rows() {
 // chunk multiplies one row of activations with a stored chunk, two quads of rows of the panel at a time.
 func (k *kernels) chunk(f *fn, kind int, a []code) {
 	acc, data, scales, bytes, table := a[0], a[1], a[6], a[7], a[8]
+	floats := halves
+	if kind == codesBrain {
+		kind, floats = codesTable, func(x code) code { return shlI(lowU(x), num(16)) }
+	}
 	groups, unit := 1, []int{codes4: 256, codesTable: 256, codes41: 320, codes42: 384, codes8: 512}[kind] // of a unit
 	if kind == codes42 {
 		groups = 2
@@ -366,7 +372,7 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 					f.choose(bytes, func() {
 						f.set(to, mulV(toFloat(lowS(lowB(load32At(p, 4*w)))), d))
 					}, func() {
-						f.set(to, halves(load64At(p, 8*w)))
+						f.set(to, floats(load64At(p, 8*w)))
 					})
 				}
 				for w := range quads {
@@ -547,6 +553,25 @@ func (k *kernels) unpacks() {
 			})
 		})
 	}
+	k.kernel("unpackDigitsVec", "pp", func(f *fn, a []code) {
+		for _, part := range []struct{ size, digits int }{{512, 5}, {256, 5}, {64, 4}} {
+			f.repeat(num(part.size/16), func() {
+				x := f.keep(v128, load(a[1], 0))
+				y := f.keep(v128, shrH(x, num(8)))
+				f.set(x, and(x, constI(0xff00ff)))
+				for n := range part.digits {
+					f.set(x, addH(x, moved(x, 1)))
+					f.set(y, addH(y, moved(y, 1)))
+					f.store(a[0], n*part.size, or(moved(x, -8), and(y, constI(0xff00ff00))))
+					f.set(x, and(x, constI(0xff00ff)))
+					f.set(y, and(y, constI(0xff00ff)))
+				}
+				f.step(a[0], 16)
+				f.step(a[1], 16)
+			})
+			f.step(a[0], (part.digits-1)*part.size)
+		}
+	})
 	k.kernel("panelScalesVec", "sps", func(f *fn, a []code) { // dst, d, scale
 		d := f.locals(v128, 4)
 		for i := range d {
@@ -774,6 +799,14 @@ func (k *kernels) vectors() {
 		f.steps(a[1], func() {
 			f.store(a[0], 0, shlI(lowU(load64At(a[2], 0)), num(16)))
 			f.step(a[2], 8)
+		}, a[0])
+	})
+	k.kernel("loadE4M3Vec", "ss", func(f *fn, a []code) { // the sign of float32 is cleared, as the byte's
+		f.steps(a[1], func() {
+			x := f.keep(v128, lowU(lowUB(load32At(a[2], 0))))
+			value := mulV(shlI(and(x, constI(127)), num(20)), constF(0x1p119))
+			f.store(a[0], 0, andNot(value, eqI(x, constI(127))))
+			f.step(a[2], 4)
 		}, a[0])
 	})
 	k.kernel("storeF16Vec", "ss", func(f *fn, a []code) { // as float16.ToF16
