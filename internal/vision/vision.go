@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -68,6 +69,11 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 	if n := len(m.processor.Values.Patch(nil, blank, 0, 0, m.sight.Patch)); n != m.input() {
 		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has %d numbers, the model's have %d", t.Path, n,
 			m.input())
+	}
+	usual, _ := t.Kind.Projector.Processor(maps.Clone(t.Values))["image_processor_type"].(string)
+	if o, ok := processor.OrderOf(usual); ok && o != m.Order() {
+		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has its numbers in another order than the model's, "+
+			"whose image_processor_type is %s", t.Path, usual)
 	}
 	return m, nil
 }

@@ -367,3 +367,12 @@ func TestHashes(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherOrder refuses a processor whose patches have as many numbers as the model's, in another order.
+func TestOtherOrder(t *testing.T) {
+	x := tower(t, "gemma4")
+	x.Processor = []byte(`{"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 48, "width": 48}}`)
+	if _, err := Open(x, reference.Backend{}, ""); err == nil || !strings.Contains(err.Error(), "in another order") {
+		t.Error(err)
+	}
+}

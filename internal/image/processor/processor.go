@@ -93,6 +93,12 @@ func ReadWith(config []byte, steps Steps) (*Processor, error) {
 	return p, nil
 }
 
+// OrderOf returns the order of the processors with a name, without "Fast" and "Pil" at the end.
+func OrderOf(name string) (o Order, ok bool) {
+	kind, ok := kinds[name]
+	return kind.order, ok
+}
+
 // Means returns the mean and the deviation of pixels, those of the processor's class where the file has none.
 func (p *Processor) Means() (mean, std []any) {
 	for i := range p.Mean {
