@@ -184,8 +184,13 @@ func upTo(first, n int) []int {
 	return rows
 }
 
-// isWritten reports whether any value differs from 0.
+// isWritten reports whether any value differs from 0, of a tower's also the patches, which are the engine's own.
 func (p *prompt) isWritten() bool {
+	patches := p.Mixed().Embeddings
+	if !slices.ContainsFunc(patches, func(row []float32) bool { return row == nil }) &&
+		slices.ContainsFunc(slices.Concat(patches...), func(v float32) bool { return v != 0 }) {
+		return true
+	}
 	for n := range p.known {
 		for _, row := range p.rows(n) {
 			if slices.ContainsFunc(p.read(n, []int{row}), func(v float64) bool { return v != 0 }) {

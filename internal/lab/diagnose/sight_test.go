@@ -112,6 +112,7 @@ func TestSight(t *testing.T) {
 		{"qwen25vl", "tower.activation@all; image_mean=half", "", map[string][]int{"image_mean": nil, "activation": {0, 1, 2, 3}}},
 		{"qwen3vl", "tower.place_interpolation=nearest", "deepstack", map[string][]int{"place_interpolation": nil, "deepstack": {0, 1}}},
 		{"qwen3vl", "tower.norm_joined", "image_scale", map[string][]int{"norm_joined": nil, "image_scale": nil}},
+		{"mistral3", "tower.weight_missing:v.patch_embd", "", map[string][]int{"weight_missing": {}}}, // all taps are zeros
 		{"gemma3", "image_channels", "mask=groups@all", map[string][]int{"image_channels": nil, "mask": {0, 1, 2, 3}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
