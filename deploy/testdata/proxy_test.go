@@ -46,11 +46,11 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// buildKarat builds the program and returns its path.
+// buildKarat builds the program as it is in the image, static, and returns its path.
 func buildKarat(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "karat")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/karat")
+	build := exec.Command("go", "build", "-trimpath", "-tags=nogpu", "-o", program, "./cmd/karat")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -110,7 +110,7 @@ func TestContents(t *testing.T) {
 				t.Errorf("%s: %s, checksums.txt says %q", program, got, r.sums[program])
 			}
 			if system == "linux" {
-				want = append(want, base+".deb", base+".rpm", base+".apk")
+				want = append(want, base+".deb", base+".rpm", base+".apk", base+"_static", base+"_static.spdx.json")
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func TestBills(t *testing.T) {
 			t.Errorf("%s: %v", name, names)
 		}
 	}
-	if count != 6 {
+	if count != 8 {
 		t.Errorf("%d bills", count)
 	}
 }
@@ -312,7 +312,7 @@ func TestImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if hashOf(data) != r.sums["karat_"+r.version+"_linux_"+arch] {
+		if hashOf(data) != r.sums["karat_"+r.version+"_linux_"+arch+"_static"] {
 			t.Errorf("%s: the image has another program", arch)
 		}
 	}
