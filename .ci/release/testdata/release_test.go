@@ -374,9 +374,12 @@ func TestDebian(t *testing.T) {
 		return string(out)
 	}
 	deb := filepath.Join(*dist, "karat_"+r.version+"_linux_"+strings.TrimSpace(string(arch))+".deb")
-	run("dpkg", "--root="+root, "--force-script-chrootless", "-i", deb)
+	run("dpkg", "--root="+root, "--force-script-chrootless", "--force-depends", "-i", deb)
 	if status := run("dpkg", "--root="+root, "-s", "karat"); !strings.Contains(status, "Status: install ok installed") {
 		t.Error(status)
+	}
+	if fields := run("dpkg-deb", "-f", deb, "Depends", "Installed-Size"); !strings.Contains(fields, "Depends: libc6\n") {
+		t.Error(fields)
 	}
 	list := run("dpkg", "--root="+root, "-L", "karat")
 	for _, want := range []string{"/usr/bin/karat", "/usr/share/man/man1/karat.1", "/usr/share/man/man1/karat-serve.1", "/usr/share/bash-completion/completions/karat", "/usr/share/doc/karat/copyright"} {
