@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -41,7 +42,18 @@ func TestProxies(t *testing.T) {
 			start(t, exec.Command(name, append(args, path)...))
 			await(t, func() bool { status, _ := post(8080, "", "GET", "/ready", ""); return status == 200 })
 			cluster.affine(t)
-			cluster.survives(t)
+			cluster.survives(t, func(port int) {
+				if name == "haproxy" { // as its configuration says
+					c, err := net.Dial("unix", "/tmp/karat-haproxy.sock")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer c.Close()
+					fmt.Fprintf(c, "set server karat/%c state drain\n", rune('a'+port-8081))
+					io.ReadAll(c)
+				}
+			})
 		})
 	}
 }
@@ -189,8 +201,8 @@ func (c *cluster) affine(t *testing.T) {
 	t.Logf("beginnings by server: %v", used)
 }
 
-// survives: 40 requests, eight at a time. A server with work is killed, another one is told to end.
-func (c *cluster) survives(t *testing.T) {
+// survives: 40 requests, eight at a time. A server with work is killed, another one is taken out and told to end.
+func (c *cluster) survives(t *testing.T, drain func(port int)) {
 	const requests = 40
 	want := make([]string, requests)
 	for i := range want {
@@ -222,6 +234,7 @@ func (c *cluster) survives(t *testing.T) {
 		case 25:
 			for port, s := range c.servers {
 				if port != 8083 {
+					drain(port)
 					s.Process.Signal(syscall.SIGTERM)
 					t.Logf("ended %d", port)
 				}
