@@ -186,7 +186,10 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	}
 	if f.events.Address != "" {
 		f.events.Pod = cmp.Or(f.events.Pod, f.pod())
-		events := must(kvevents.New(f.events))
+		events, err := kvevents.New(f.events)
+		if err != nil {
+			return fmt.Errorf("--kv-events: %w", err)
+		}
 		defer events.Close() // after the server
 		so.Cache = events.Add
 	}

@@ -65,7 +65,7 @@ var (
 	replicas = flag.Int("replicas", 3, "replicas")
 	requests = flag.Int("requests", 2000, "requests")
 	clients  = flag.Int("clients", 8, "requests at a time")
-	tokens   = flag.Int("tokens", 12, "tokens of an answer")
+	tokens   = flag.Int("tokens", 32, "tokens of an answer")
 	seed     = flag.Uint64("seed", 1, "seed of prompts and of disturbances")
 )
 
