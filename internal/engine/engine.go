@@ -82,7 +82,6 @@ type Engine struct {
 	budget  int64 // Options.Budget
 	blend   *backend.Blend
 	plan    *Plan // of New's options
-	ring    keyring
 
 	computing sync.Mutex // held while a step is chosen and computed, or a state is carried; before mu
 	closing   sync.Mutex // held while Close frees the cache
@@ -113,6 +112,7 @@ type facts struct {
 	turning bool  // positions have three parts (graph.RoPEAttr.Sections)
 	entire  bool  // a prompt is one step, never cut and never continued
 	head    *head // for drafts; nil for none
+	ring    *keyring
 }
 
 // New compiles g for b.
@@ -131,7 +131,7 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	}
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
 		pace: func(_ int, took time.Duration) time.Duration { return took }}
-	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
+	e.facts = facts{graph: g, ring: &keyring{}, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
 		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), grouped: g.Grouped() || o.Groups}
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()

@@ -300,7 +300,7 @@ func (s *Sequence) Mix(tokens []int32, m Mixed, salt string) (n int, err error) 
 	if m.Parts != nil && !e.turning {
 		return 0, errors.New("positions of three parts, the model has no sections that turn by them")
 	}
-	b := newExtras(m, &e.ring)
+	b := newExtras(m, e.ring)
 	switch b.digest {
 	case "":
 	case s.extras.digest:

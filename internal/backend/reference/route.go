@@ -21,11 +21,11 @@ func (s *Spec) route(e *Eval, scores []float64, rows []int, num *Numerics) ([]fl
 	for i := range len(scores) / count {
 		row := scores[i*count : (i+1)*count]
 		p := num.weighed(s.Route.Rule.Weigh, row)
-		order, at := num.choose(num.ranked(s.Route.Rule, row, p, bias), s.Route), len(y)
+		order, at := num.choose(ranked(num, s.Route.Rule, row, p, bias), s.Route), len(y)
 		if s.Route.Leans != nil && rows != nil {
 			moved := slices.Clone(row)
 			s.Route.Leans(rows[i], order, moved)
-			order = num.choose(num.ranked(s.Route.Rule, moved, num.weighed(s.Route.Rule.Weigh, moved), bias), s.Route)
+			order = num.choose(ranked(num, s.Route.Rule, moved, num.weighed(s.Route.Rule.Weigh, moved), bias), s.Route)
 		}
 		chosen := order[:k]
 		for i, w := range num.weights(p, chosen, s.Route.Rule) {
@@ -43,7 +43,7 @@ func (s *Spec) route(e *Eval, scores []float64, rows []int, num *Numerics) ([]fl
 }
 
 // ranked returns the numbers by which experts are chosen: p, the result of weighed, rises with the scores.
-func (num *Numerics) ranked(rule graph.RouteAttr, scores, p, bias []float64) []float64 {
+func ranked(num *Numerics, rule graph.RouteAttr, scores, p, bias []float64) []float64 {
 	hasTies := num != nil && num.Ties
 	if !hasTies && bias == nil && rule.Best <= 1 {
 		return scores

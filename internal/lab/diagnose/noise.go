@@ -50,14 +50,14 @@ func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, row
 	}
 	raise(close, arms)
 	if off = slices.DeleteFunc(off, func(k int) bool { return ratio(k) <= excess }); len(off) > 0 {
-		raise(m.tied(p, n, edits, rows, off))
+		raise(tied(m, p, n, edits, rows, off))
 	}
 	return noise, nil
 }
 
 // tied returns those of the places in rows at which rounding may exchange experts of a router before n, and arms in
 // which it does: neighbours in a router's order change places if the arms' scores lie so far apart.
-func (m *measurement) tied(p *prompt, n *graph.Node, edits reference.Edits, rows, places []int) (tied []int,
+func tied(m *measurement, p *prompt, n *graph.Node, edits reference.Edits, rows, places []int) (at []int,
 	all []*reference.Eval) {
 	center := m.engine.center[p].With(edits)
 	span, _ := center.Span(n)
@@ -111,13 +111,13 @@ func (m *measurement) tied(p *prompt, n *graph.Node, edits reference.Edits, rows
 	}
 	for _, k := range places {
 		if changed[rows[k]] {
-			tied = append(tied, k)
+			at = append(at, k)
 		}
 	}
 	for _, lean := range leans {
 		all = append(all, m.engine.center[p].With(lean))
 	}
-	return tied, all
+	return at, all
 }
 
 // floors returns the distance rounding alone may put between rows of want, n's values by its equation, and an
