@@ -131,8 +131,8 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	}
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
 		pace: func(_ int, took time.Duration) time.Duration { return took }}
-	e.facts = facts{graph: g, ring: &keyring{}, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
-		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), grouped: g.Grouped() || o.Groups}
+	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
+		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), ring: &keyring{}, grouped: g.Grouped() || o.Groups}
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()
 	}
