@@ -259,6 +259,14 @@ func stored(d tensor.DType, mul, div float32) *simd.Stored {
 		return &simd.Stored{Codes: c, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
 			Scales: scaleBytes(d, Chunk), Chunk: chunkBytes(d, Chunk)}
 	}
+	s := &simd.Stored{Codes: simd.CodesDigits, Group: quant.GroupSize(d), Shared: d.BlockSize() / quant.GroupSize(d),
+		Offset: quant.Offset(d), Scales: 4 * Rows, Chunk: wovenBytes(d)}
+	if s.Grid = gridOf(d); s.Grid != nil && s.Grid.Straight() {
+		s.Codes = simd.CodesPoints
+		return s
+	} else if d == tensor.TQ1_0 {
+		return s
+	}
 	if c == simd.Codes2 || c == simd.Codes21 || !HasPlanes(d) || wovenBytes(d) > 0 {
 		return nil
 	}

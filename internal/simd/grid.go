@@ -153,6 +153,18 @@ func (s *gridShape) fill(f *GridFormat) {
 // Bytes returns the bytes of a block of a panel.
 func (g *Grid) Bytes() int { return vector + g.vectors*vector }
 
+// Straight reports whether AddRow knows the grid as CodesPoints: points of 8 weights as IQ1_S has them, with a sign for
+// 32 weights, and codes 8 apart.
+func (g *Grid) Straight() bool {
+	c := &g.shape.codes
+	for i := range 2 {
+		if c[i+1]-c[i] != 8 || c[i+9]-c[i+8] != 8 {
+			return false
+		}
+	}
+	return g.index == 11 && len(g.scales) == 8 && g.vectors == 12 && g.mask == 7
+}
+
 // HasGrids reports whether UnpackGrid is faster than reading blocks row by row.
 func HasGrids() bool { return tier > generic && tier != wasm }
 

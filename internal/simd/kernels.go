@@ -266,6 +266,14 @@ func shiftAVX2(codes []byte, by *uint32)
 func scaleE4M3AVX2(dst []float32, src []byte, s float32)
 
 //go:noescape
+func addDigitsAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, chunks, step, gap, sumgap, end int,
+	table *byte)
+
+//go:noescape
+func addPointsAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, chunks, step, gap, sumgap, end int,
+	points *byte, unit float32, first, less int)
+
+//go:noescape
 func unpackGridAVX512(dst, src *byte, steps *gridStep, n int, shape *gridShape, points, words *byte,
 	index, four int)
 

@@ -70,6 +70,23 @@ func stored(i int) *Stored {
 		}
 		return s
 	}
+	if i%32 == 19 {
+		f := gridFormats[0]
+		f.Codes = [16]byte{121, 129, 137, 0, 121, 129, 137, 0, 119, 127, 135, 0, 119, 127, 135}
+		points, r := make([]byte, 2*2048), rng(3)
+		for i := range points {
+			points[i] = byte(r.Uint32())
+			points[i] &^= points[i] & 0x55 << 1 // levels of 0 to 2
+		}
+		f.Points = string(points)
+		g := NewGrid(&f)
+		return &Stored{Codes: CodesPoints, Table: new([16]byte), Group: 32, Shared: 8, Grid: g, Scales: vector,
+			Chunk: g.Bytes()}
+	}
+	if i%32 == 9 {
+		return &Stored{Codes: CodesDigits, Table: new([16]byte), Group: 32, Shared: 8, Offset: 1, Scales: vector,
+			Chunk: vector + DigitBytes}
+	}
 	if i%8 == 7 {
 		shared := 2 << (i / 16 % 3)
 		scales := max(StoredColumns/ActGroup/shared*2*PanelRows, vector)
@@ -106,6 +123,8 @@ func stored(i int) *Stored {
 // TestAddRow compares every tier with the generic twin, over panels and activations
 // that end where memory ends.
 func TestAddRow(t *testing.T) {
+	defer func(f func() bool) { gathers = f }(gathers)
+	gathers = func() bool { return true }
 	guard := guarded(t)
 	eachTier(t, func(t *testing.T) {
 		r := rng(8)

@@ -9,14 +9,16 @@ const StoredColumns = 256
 type Codes uint8
 
 const (
-	Codes4     Codes = iota // four bits
-	CodesTable              // four bits, standing for the entries of a table
-	Codes41                 // four bits and one more
-	Codes42                 // four bits and two
-	Codes8                  // eight bits
-	Codes2                  // two bits
-	Codes21                 // two bits and one more
-	Codes1                  // one bit, for the codes 0 and 2
+	Codes4      Codes = iota // four bits
+	CodesTable               // four bits, standing for the entries of a table
+	Codes41                  // four bits and one more
+	Codes42                  // four bits and two
+	Codes8                   // eight bits
+	Codes2                   // two bits
+	Codes21                  // two bits and one more
+	Codes1                   // one bit, for the codes 0 and 2
+	CodesDigits              // digits to the base of 3, see UnpackDigits; not of Unpack
+	CodesPoints              // points of Grid, scales before them; not of Unpack
 )
 
 // Stored is how the chunks of a panel lie in memory: Scales bytes, and then the
@@ -44,11 +46,16 @@ type Stored struct {
 
 	Offset byte // of the codes, as GroupInit takes it: 128 with a Table
 
+	Grid *Grid // of CodesPoints, see Grid.Straight
+
 	Scales, Chunk int // bytes: of the scales, and of all
 }
 
 // HasRow reports whether AddRow is faster than unpacking for AddPanel.
 func (s *Stored) HasRow() bool {
+	if s != nil && s.Codes >= CodesDigits {
+		return tier >= avx512 && hasVBMI && (s.Codes == CodesDigits || gathers())
+	}
 	return s != nil && (tier >= avx2 || tier == wasm && s.Codes <= Codes8 && s.Shared == 0 && !s.Small)
 }
 
@@ -77,6 +84,20 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	var init *int32
 	if x.Init != nil {
 		init = &x.Init[:groups][0]
+	}
+	if s.Codes >= CodesDigits {
+		step := StoredColumns / ActGroup * 4
+		if init == nil {
+			init, step = &new([StoredColumns / ActGroup]int32)[0], 0
+		}
+		if g := s.Grid; g != nil {
+			first := int(g.shape.codes[0])
+			addPointsAVX512(&acc[0], &data[0], q, dx, init, chunks, step, gap, sumgap, places*gap, &g.words[0], g.unit,
+				first, int(g.shape.codes[8])-first)
+			return
+		}
+		addDigitsAVX512(&acc[0], &data[0], q, dx, init, chunks, step, gap, sumgap, places*gap, &digitFields[0])
+		return
 	}
 	var sums *float32
 	if s.Min {
@@ -107,6 +128,20 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, values, gap, sumgap, places*gap,
 		codes, max(s.Shared, 1)-1)
 }
+
+// digitFields has the digits of each byte as fields of two bits: the first three in a byte, and then, 256 bytes
+// further, the other two.
+var digitFields = func() *[512]byte {
+	t := new([512]byte)
+	for i := range 256 {
+		for n, x := 0, i; n < 5; n++ {
+			x *= 3
+			t[i+n/3*256] |= byte(x >> 8 << (2 * (n % 3)))
+			x &= 255
+		}
+	}
+	return t
+}()
 
 // Kernels of addRowVec beside those of codes.
 const (
@@ -140,8 +175,17 @@ func addRowGeneric(acc []float32, data []byte, s *Stored, x *Acts) {
 	}
 	for c := range len(data) / s.Chunk {
 		from := data[c*s.Chunk:]
-		s.scales(&w, from)
-		unpackGeneric(w.Codes, from[s.Scales:s.Chunk], s.Codes, s.Table)
+		if s.Grid == nil {
+			s.scales(&w, from)
+		}
+		switch s.Codes {
+		case CodesDigits:
+			unpackDigitsGeneric(w.Codes, from[s.Scales:s.Chunk])
+		case CodesPoints:
+			unpackGridGeneric(w.Codes, w.Scale, from[:s.Chunk], s.Grid)
+		default:
+			unpackGeneric(w.Codes, from[s.Scales:s.Chunk], s.Codes, s.Table)
+		}
 		for g := 0; s.Zero && g < groups; g += s.Shared {
 			n, zeros := s.Shared*s.Group, from[g/s.Shared*s.head()+2*PanelRows:]
 			Shift(w.Codes[g*s.Group*PanelRows:][:n*PanelRows], zeros, n)
