@@ -24,11 +24,10 @@ type experts struct {
 	at     []int      // by pair: its row of y
 
 	// Buffers, used by others between runs.
-	x []float32 // [rows, d], an expert's
 	h []float32 // [rows, 2·ff], an expert's
 	// [rows, ff], an expert's, where gate and up are apart; of a single row gate and up, where interleaved
 	up []float32
-	y  []float32 // [rows·k, d], expert after expert
+	y  []float32 // [rows·k, d], expert after expert: the inputs, and then the results
 }
 
 // newExperts returns the work of n; n's values have room.
@@ -44,14 +43,13 @@ func (p *planner) newExperts(n *graph.Node) (*experts, error) {
 		x.glu = gluKernel(n)
 	}
 	var err [5]error
-	x.x, err[0] = p.take(rows * d)
 	x.h, err[1] = p.take(rows * 2 * ff)
 	x.y, err[2] = p.take(rows * k * d)
 	if attr.Form == graph.Apart || attr.Form == graph.Interleaved {
 		x.up, err[3] = p.take(max(rows, 2) * ff)
 		p.free = append(p.free, x.up)
 	}
-	p.free = append(p.free, x.x, x.h, x.y)
+	p.free = append(p.free, x.h, x.y)
 	for _, w := range biases {
 		b, e := vector(w)
 		x.biases, err[4] = append(x.biases, b), errors.Join(err[4], e)
@@ -104,72 +102,86 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 		x.rows[id] = append(x.rows[id], i)
 	}
 	from := 0
-	for id, pairs := range x.rows {
-		if len(pairs) == 0 {
-			continue
-		}
+	for _, pairs := range x.rows {
 		for i, r := range pairs {
 			x.at[r] = from + i
 		}
-		if err := x.expert(n, id, x.y[from*d:], in, routes, k, d, e.expert); err != nil {
-			return err
+		from += len(pairs)
+	}
+	pairs := func(f func(i int, row []float32)) error {
+		return e.b.pool.run(rows, max(1, soloWork/(k*d)), func(_, from, to int) error {
+			for i := from * k; i < to*k; i++ {
+				f(i, x.y[x.at[i]*d:][:d])
+			}
+			return nil
+		})
+	}
+	err := pairs(func(i int, row []float32) {
+		copy(row, in[i/k*d:])
+		if x.OnInput {
+			simd.Scale(row, row, routes[2*i+1])
+		}
+	})
+	from = 0
+	for id, pairs := range x.rows {
+		if len(pairs) > 0 && err == nil {
+			err = x.expert(n, id, x.y[from*d:][:len(pairs)*d], d, e.expert)
 		}
 		from += len(pairs)
 	}
-	clear(out[:rows*d])
-	for i := range rows * k {
+	if err != nil {
+		return err
+	}
+	return pairs(func(i int, row []float32) {
+		if i%k == 0 {
+			clear(out[i/k*d:][:d])
+		}
 		weight := routes[2*i+1]
 		if x.OnInput {
 			weight = 1
 		}
-		simd.AddScaled(out[i/k*d:(i/k+1)*d], x.y[x.at[i]*d:][:d], weight)
-	}
-	return nil
+		simd.AddScaled(out[i/k*d:][:d], row, weight)
+	})
 }
 
-// expert runs one MLP: the rows are gathered, so each weight row is read once. see may be nil.
-func (x *experts) expert(n *graph.Node, id int, out, in, routes []float32, k, d int, see backend.Expert) error {
+// expert runs one MLP in place: the rows lie together, so each weight row is read once. see may be nil.
+func (x *experts) expert(n *graph.Node, id int, y []float32, d int, see backend.Expert) error {
 	rows := len(x.rows[id])
-	for i, r := range x.rows[id] {
-		row := x.x[i*d : (i+1)*d]
-		copy(row, in[r/k*d:])
-		if x.OnInput {
-			simd.Scale(row, row, routes[2*r+1])
-		}
-	}
-	if err := x.inner(id, rows); err != nil {
+	if err := x.inner(id, y, rows); err != nil {
 		return err
 	}
 	if see != nil {
-		see(n, id, x.x[:rows*d], x.h[:rows*x.ff])
+		see(n, id, y, x.h[:rows*x.ff])
 	}
-	if err := x.down[id].run(nil, out, x.h, rows); err != nil {
+	if err := x.down[id].run(nil, y, x.h, rows); err != nil {
 		return err
 	}
-	x.addBias(len(x.biases)-1, id, out[:rows*d], d)
+	x.addBias(len(x.biases)-1, id, y, d)
 	return nil
 }
 
-// inner makes act(gate)·up, [rows, ff], of the gathered rows.
-func (x *experts) inner(id, rows int) error {
+// inner makes act(gate)·up, [rows, ff], of an expert's rows.
+func (x *experts) inner(id int, in []float32, rows int) error {
 	if x.gated != nil {
-		return x.gated[id].run(nil, x.h, x.x, rows)
+		return x.gated[id].run(nil, x.h, in, rows)
 	}
 	ff := x.ff
 	width := 2 * ff
 	if x.Form == graph.Apart || x.Form == graph.Ungated {
 		width = ff
 	}
-	if err := x.first[0][id].run(nil, x.h, x.x, rows); err != nil {
+	if err := x.first[0][id].run(nil, x.h, in, rows); err != nil {
 		return err
 	}
 	x.addBias(0, id, x.h[:rows*width], width)
 	if x.Form == graph.Ungated {
-		x.act.Apply(x.h[:rows*ff], x.h[:rows*ff])
-		return nil
+		return x.down[id].e.b.pool.run(rows, max(1, soloWork/ff), func(_, from, to int) error {
+			x.act.Apply(x.h[from*ff:to*ff], x.h[from*ff:to*ff])
+			return nil
+		})
 	}
 	if x.Form == graph.Apart {
-		if err := x.first[1][id].run(nil, x.up, x.x, rows); err != nil {
+		if err := x.first[1][id].run(nil, x.up, in, rows); err != nil {
 			return err
 		}
 		x.addBias(1, id, x.up[:rows*ff], ff)

@@ -116,6 +116,7 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 // of its partner makes act(gate)·up at once; the two products are never in memory.
 type gated struct {
 	gate, up *product
+	of       *graph.Node
 	first    int     // of up's panels
 	n        int     // columns of a row of out
 	act      rowFunc //
@@ -127,7 +128,7 @@ type gated struct {
 // newGated returns the products of a GLU or Experts node n. gate and up may be one weight; up then begins at panel
 // first.
 func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gated {
-	g := &gated{gate: gate, up: up, first: first, n: gate.panels.N, act: gluKernel(n)}
+	g := &gated{gate: gate, up: up, of: new(graph.Node), first: first, n: gate.panels.N, act: gluKernel(n)}
 	a, _ := n.Activates()
 	g.records = a == graph.ActAttr{Act: graph.SiLU} || a == graph.ActAttr{Act: graph.GELUTanh}
 	if gate == up {
@@ -164,6 +165,9 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 		return nil
 	}
 	g.out = out
+	if in == nil { // a value of none, rounded once for both
+		in, g.gate.e.x.node = g.of, nil
+	}
 	if err := g.gate.begin(in, nil, x, rows); err != nil {
 		return err
 	}

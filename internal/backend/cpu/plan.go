@@ -165,8 +165,14 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 	case graph.View:
 		return func() error { copyView(e, n, out, in[0]); return nil }, nil
 	case graph.Route:
-		r, err := newRouter(n)
-		return func() error { e.route(n, out, in[0], r); return nil }, err
+		all := make([]*router, e.b.pool.threads)
+		for i := range all {
+			var err error
+			if all[i], err = newRouter(n); err != nil {
+				return nil, err
+			}
+		}
+		return func() error { return e.route(n, out, in[0], all) }, nil
 	case graph.Experts:
 		x, err := p.newExperts(n)
 		return func() error { return e.experts(n, x, out, in[0], in[1]) }, err
