@@ -38,7 +38,7 @@ func (p *planner) scan(n *graph.Node, out []float32, in [][]float32) (func() err
 		x.w = w
 		return x.runEach, nil
 	}
-	x.end, x.keep = x.advance, x.keepKeys
+	x.end, x.keep, x.keepAll = x.advance, x.keepKeys, x.keepRows
 	return x.run, nil
 }
 
@@ -95,9 +95,10 @@ type scanning struct {
 	w                        [3][]float32
 	keys, queries            []float32 // inputs of groups
 	heads, dim, groups, size int
+	parts                    int             // of a head's rows, for threads to share
 	each                     bool            // decays are of elements of keys
 	turn                     []backend.Piece // the pieces at work
-	body, end, keep          func(worker, from, to int) error
+	body, end, keep, keepAll func(worker, from, to int) error
 }
 
 // run computes the first pieces of all sequences, then the second, and so on. Heads share the keys of their group, so
@@ -118,14 +119,62 @@ func (x *scanning) run() error {
 				return err
 			}
 		}
-		if err := x.e.b.pool.run(x.groups, grain, x.keep); err != nil {
+		keep := x.keep
+		keeps := x.groups
+		if x.parts = 1; x.n.Op == graph.SSMScan && rows >= partRows {
+			x.parts, keep, keeps = 2, x.keepAll, x.heads
+		}
+		if err := x.e.b.pool.run(keeps, grain, keep); err != nil {
 			return err
 		}
-		if err := x.e.b.pool.run(x.heads, 1, x.body); err != nil {
+		if err := x.e.b.pool.run(x.heads*x.parts, 1, x.body); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// partRows is the least number of rows whose heads are divided: a row of Mamba 2 follows from what is kept of the rows
+// before, so that all rows are kept first.
+const partRows = 32
+
+// part returns the rows of part i of a piece: later rows of a page take longer.
+func (x *scanning) part(p *backend.Piece, i int) backend.Piece {
+	q, cut := *p, p.Rows*5/8&^(simd.Quad-1)
+	switch {
+	case x.parts == 1:
+	case i == 0:
+		q.Rows = cut
+	default:
+		q.At, q.Row, q.Rows = p.At+cut, p.Row+cut, p.Rows-cut
+	}
+	return q
+}
+
+// keepRows keeps the keys of some heads' groups, and the heads' values and decays.
+func (x *scanning) keepRows(worker, from, to int) error {
+	for h := from; h < to; h++ {
+		if g := h * x.groups / x.heads; h == 0 || g != (h-1)*x.groups/x.heads {
+			if err := x.keepKeys(worker, g, g+1); err != nil {
+				return err
+			}
+		}
+		for i := range x.turn {
+			p := &x.turn[i]
+			c, _ := x.chunk(p, h, false)
+			x.keepValues(p, &c, h)
+		}
+	}
+	return nil
+}
+
+// keepValues keeps a head's values, each times the length of its step, and decays.
+func (x *scanning) keepValues(p *backend.Piece, c *simd.Chunk, h int) {
+	at := (p.Row*x.heads + h) * x.dim
+	for t := range p.Rows {
+		step := x.decay(p, c, h, t, x.in[1])
+		simd.Scale(c.Kept[(p.At+t)*x.dim:(p.At+t+1)*x.dim], x.in[0][at+t*x.heads*x.dim:][:x.dim], step)
+	}
 }
 
 // chunk returns a head's part of a piece's page, or with ends of the page before.
@@ -219,15 +268,14 @@ func (x *scanning) ssm(worker, from, to int) error {
 	s, m := x.scan(worker), &x.e.scratch[worker]
 	m.f32 = grow(m.f32, simd.ChunkRows*x.size)
 	for i := range x.turn {
-		p := &x.turn[i]
-		for h := from; h < to; h++ {
-			c, _ := x.chunk(p, h, false)
-			x.meet(s, p, &c, m.f32, 1, h, from)
-			at := (p.Row*x.heads + h) * x.dim
-			for t := range p.Rows {
-				step := x.decay(p, &c, h, t, x.in[1])
-				simd.Scale(c.Kept[(p.At+t)*x.dim:(p.At+t+1)*x.dim], x.in[0][at+t*x.heads*x.dim:][:x.dim], step)
+		for u := from; u < to; u++ {
+			p, h := x.part(&x.turn[i], u/x.heads), u%x.heads
+			c, _ := x.chunk(&p, h, false)
+			if x.parts == 1 {
+				x.keepValues(&p, &c, h)
 			}
+			x.meet(s, &p, &c, m.f32, 1, h, max(from-u/x.heads*x.heads, 0))
+			at := (p.Row*x.heads + h) * x.dim
 			s.SSM(&c, x.out[at:], x.in[0][at:], x.heads*x.dim, m.f32, x.size, x.w[2][h], p.At, p.At+p.Rows)
 		}
 	}
