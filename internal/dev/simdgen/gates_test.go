@@ -179,7 +179,8 @@ func excess(t *testing.T, arch, name string, demands map[string][]string) (findi
 			findings = append(findings, i.line+": "+err)
 		}
 		asked := demands[level]
-		if i.function == "unpackGridAVX512" { // UnpackGrid asks for hasVBMI besides
+		if slices.Contains([]string{"unpackGridAVX512", "addDigitsAVX512", "addPointsAVX512"}, i.function) {
+			// their callers ask for hasVBMI besides
 			asked = append(slices.Clip(asked), "AVX512VBMI", "AVX512GFNI")
 		}
 		for _, f := range features {
