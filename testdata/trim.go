@@ -45,6 +45,10 @@ var seeded = []string{"tiny-qwen2", "tiny-qwen3"}
 // one, and of the other a sliding and a full layer with keys of its own, and two without.
 var dense = map[string]string{"tiny-llama": "0123", "tiny-gemma4": "0347"}
 
+// tied are the prompts left out of a record: of glmdsa one of four positions with the score 0 of an indexer, equal at
+// the bound, is chosen by the way that PyTorch sorts.
+var tied = map[string]int{"glmdsa": 4}
+
 var (
 	isTap    = regexp.MustCompile(`^\d+\.tap\.`)
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
@@ -294,6 +298,16 @@ func record(from, to string, taps func(name string) bool) error {
 		return err
 	}
 	return edit(filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json"), func(b []byte) ([]byte, error) {
+		if at, ok := tied[name]; ok {
+			var prompts []json.RawMessage
+			if err := json.Unmarshal(b, &prompts); err != nil {
+				return nil, err
+			}
+			var err error
+			if b, err = json.Marshal(slices.Delete(prompts, at, at+1)); err != nil {
+				return nil, err
+			}
+		}
 		return kept.ReplaceAllFunc(b, func(m []byte) []byte {
 			parts := kept.FindSubmatch(m)
 			n, _ := strconv.Atoi(string(parts[2]))
@@ -336,6 +350,10 @@ func tensors(from, to string, positions int, taps func(name string) bool) error 
 		}
 		var names []string
 		for name := range all {
+			at, isTied := tied[filepath.Base(filepath.Dir(from))]
+			if isTied && strings.HasPrefix(name, strconv.Itoa(at)+".") {
+				continue
+			}
 			if !isHidden.MatchString(name) && name != "__metadata__" && (!isTap.MatchString(name) || taps(name)) {
 				names = append(names, name)
 			}

@@ -485,9 +485,9 @@ type Narrow interface {
 const Recent = 128
 
 // IsNarrow reports whether a Narrow backend keeps older positions of a store of g in 8 bits, in whole pages: of full
-// layers, and of windows long enough to save memory.
+// layers, and of windows long enough to save memory. Where positions are chosen, all stay in 16 bits.
 func IsNarrow(g *graph.Graph, s *graph.KV) bool {
-	return (s.Window == 0 || s.Window > 4*Recent) && !g.Bidirectional()
+	return (s.Window == 0 || s.Window > 4*Recent) && !g.Bidirectional() && !s.Sparse && !s.Index
 }
 
 // RecentPage returns the first page with any of the newest positions for a row at pos. The row sees earlier pages in 8

@@ -36,6 +36,12 @@ var ours = map[string]map[string]string{
 		"tokenizer.ggml.eot_token_id":  "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
 		"tokenizer.ggml.eom_token_id":  "see eot_token_id",
 	},
+	"deepseek32": {"deepseek32.expert_gating_func": "readers want it; llama.cpp's converter has it from scoring_func alone, which published folders have"},
+	"glmdsa": {
+		"glm-dsa.expert_gating_func":  "see deepseek32",
+		"tokenizer.ggml.eot_token_id": "the folder's texts end at 510; llama.cpp's converter always takes <|user|>",
+		"tokenizer.ggml.eom_token_id": "see eot_token_id",
+	},
 	"mistral4": {
 		"mistral4.attention.temperature_scale":  "the converter leaves the growth of queries out, which its reader of this architecture knows",
 		"mistral4.attention.temperature_length": "likewise",

@@ -60,7 +60,7 @@ func keepsF32(name string, shape tensor.Shape) bool {
 	return !weight || len(shape) <= 1 || name == "position_embd" || name == "token_types" ||
 		slices.ContainsFunc([]string{"_norm", ".ffn_gate_inp", ".ffn_gate_inp_shexp", ".ssm_conv1d", ".shortconv.conv",
 			".ssm_conv1d_q", ".ssm_conv1d_k", ".ssm_conv1d_v",
-			".altup_correct_coef", ".altup_predict_coef"},
+			".altup_correct_coef", ".altup_predict_coef", ".indexer.proj"},
 			func(end string) bool { return strings.HasSuffix(name, end) })
 }
 

@@ -147,7 +147,7 @@ const (
 	Interval               // interval of full layers among those Listed; by default the first type's Period
 	Never                  // false, whatever the model
 	Sections               // list of three numbers, followed by 0
-	EachLayer              // setting that lists a number for each layer, as float32
+	EachLayer              // setting that lists a number for each layer, as float32, or one of two Words, as a flag
 	Multiplier             // mscale_all_dim of yarn, where mscale is 1
 	NextLayers             // number of layers in the file, behind the last, predicting further tokens
 	Experts                // a setting without a key in GGUF: true where there are experts
@@ -168,6 +168,17 @@ type Key struct {
 	Scale   *Scale // of attention: GGUF has 1/√x of the setting x
 	Nil     bool   // 0 in a file is as if the key were absent
 	Unusual bool   // written only if readers would assume another value, from Absent or Derived
+}
+
+// Named returns the word of a flag, the second of Words where true; nil without words.
+func (k Key) Named(flag bool) any {
+	switch {
+	case k.Words == nil:
+		return nil
+	case flag:
+		return k.Words[1]
+	}
+	return k.Words[0]
 }
 
 // Scale tells how GGUF's attention.scale follows from the setting.

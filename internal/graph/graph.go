@@ -4,9 +4,10 @@
 // being the number of tokens in the step. T is the only dimension unknown when the graph is recorded, so a node's shape
 // holds the dimensions after T.
 //
-// Files, users before the used: stream.go (operations on several streams), state.go (operations with a state), row.go
-// (operations on rows), patch.go (on pictures), pool.go, print.go, hoist.go (sums ahead of rows), live.go (the last
-// reader of each value), builder.go (all other operations), attr.go (settings of operations), graph.go.
+// Files, users before the used: choose.go (an indexer), stream.go (operations on several streams), state.go (operations
+// with a state), row.go (operations on rows), patch.go (on pictures), pool.go, print.go, hoist.go (sums ahead of rows),
+// live.go (the last reader of each value), builder.go (all other operations), attr.go (settings of operations),
+// graph.go.
 package graph
 
 import (
@@ -57,13 +58,14 @@ const (
 	Mix                   // sums of a row's vectors, weighted by the row's own numbers; MixAttr
 	Match                 // vectors scaled to the root mean square of another; NormAttr
 	Above                 // max(0, x - mean - by·deviation) along the last dimension; ScaleAttr
+	Choose                // the positions with the best scores of an indexer; ChooseAttr
 	numOps
 )
 
 var opNames = [numOps]string{"embed", "linear", "rms_norm", "rope", "store_kv", "attention", "add", "mul",
 	"scale", "glu", "act", "softcap", "rows", "view", "route", "experts", "layer_norm", "l2_norm", "concat", "slice",
 	"embed_pos", "scale_pos", "pool", "head_linear", "conv", "ssm_scan", "delta_scan", "patches",
-	"interpolate", "clamp", "deepstack", "mix", "match", "above"}
+	"interpolate", "clamp", "deepstack", "mix", "match", "above", "choose"}
 
 func (o Op) String() string {
 	if o < numOps {
@@ -83,11 +85,16 @@ type KV struct {
 	Chunked  bool // a query sees the positions of its own run of Window positions, the first run from 0 on (Llama 4)
 	ValueDim int  // of a head's values; 0 for Dim
 	Latent   bool // values are the first ValueDim elements of keys, and not stored (DeepSeek-V2, absorbed)
+	Index    bool // keys of an indexer: no element is a value, although Latent, and Choose reads them
+	Sparse   bool // attention sees chosen positions alone; Over sets it
 }
 
 // Values returns the size of a head's values.
 func (kv *KV) Values() int {
-	if kv.ValueDim > 0 {
+	switch {
+	case kv.Index:
+		return 0
+	case kv.ValueDim > 0:
 		return kv.ValueDim
 	}
 	return kv.Dim

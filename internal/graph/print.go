@@ -85,7 +85,8 @@ func (kv *KV) String() string {
 	if kv.Window > 0 {
 		s += fmt.Sprintf(" window=%d", kv.Window)
 	}
-	return s + flag("chunked", kv.Chunked) + set("values", kv.ValueDim) + flag("latent", kv.Latent)
+	return s + flag("chunked", kv.Chunked) + set("values", kv.ValueDim) + flag("latent", kv.Latent) +
+		flag("index", kv.Index)
 }
 
 // set returns an attribute other than its zero value.

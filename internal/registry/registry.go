@@ -86,6 +86,8 @@ var Families = []*family.Family{
 	&glm4.Family,
 	&olmo2.Family,
 	&deepseek2.Family,
+	&deepseek2.Sparse,
+	&deepseek2.GLM,
 	&gptoss.Family,
 	&mamba2.Family,
 	&phi3.Family,

@@ -79,6 +79,21 @@ func (a *Attention) Add(k, v []float32, spans []Span, scale float32) {
 	}
 }
 
+// Index adds to the sum of each of the first positions of a block, keys being in the order of Add, weights[i]·max(0,
+// DotF32(key j, query i)) for each query, in order.
+func (a *Attention) Index(sums, k, weights []float32) {
+	for i := 0; i < a.queries; i += Quad {
+		scoreKeys(a.scores, a.q[i*a.dim:(i+Quad)*a.dim], k[:BlockSlots*a.dim], Span{0, len(sums)}, 1)
+		for r, w := range weights[i:min(i+Quad, a.queries)] {
+			for j, x := range a.scores[r][:len(sums)] {
+				if !(x <= 0) {
+					sums[j] += float32(w * x)
+				}
+			}
+		}
+	}
+}
+
 // addQuad adds a block for the queries from i on, a span for each. Queries missing from Quad take part as if seeing all
 // positions of the others.
 func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) {

@@ -13,9 +13,12 @@
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py and
 // models/deepseek_v3/modeling_deepseek_v3.py; DeepSeek-AI 2024, arXiv:2405.04434 and
 // arXiv:2412.19437. published.json of GLM-4.7-Flash: vLLM, its test of glm4_moe_lite.
+//
+// Files in reading order: sparse.go (families with indexers), family.go, deepseek2.go.
 package deepseek2
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -54,6 +57,11 @@ type Config struct {
 	KeptGroups       int              `json:"topk_group"`
 	Normalize        bool             `json:"norm_topk_prob"`
 	Factor           float64          `json:"routed_scaling_factor"`
+	IndexTopK        int              `json:"index_topk"` // positions that attention sees; 0 for all
+	IndexHeads       int              `json:"index_n_heads"`
+	IndexDim         int              `json:"index_head_dim"`
+	IndexInterleaved bool             `json:"indexer_rope_interleave"`
+	IndexTypes       []string         `json:"indexer_types"` // by layer: full, or shared for an earlier layer's choice
 	Rope             struct {
 		Full rope.Params `json:"full_attention"`
 	} `json:"rope_parameters"`
@@ -63,7 +71,8 @@ type Config struct {
 type Model struct {
 	Config
 	turn   graph.RoPEAttr
-	scale  float64 // of attention's scores
+	index  []*graph.KV // an indexer's keys, by layer
+	scale  float64     // of attention's scores
 	route  graph.RouteAttr
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
@@ -93,6 +102,8 @@ type Attention struct {
 	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
 	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
 	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+
+	Indexer *Indexer `gguf:"" hf:"indexer"` // nil in layers that see all, or an earlier layer's choice
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -138,7 +149,7 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].MoE = new(MoE)
 		}
 	}
-	return m, err
+	return m, errors.Join(err, m.addIndexers())
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -146,10 +157,11 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 
 // Decoder implements family.Predictor.
 func (m *Model) Decoder() *family.Decoder {
+	var chosen *graph.Node // in the last layer with an indexer
 	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
 		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.kv,
 		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-			return m.Layers[kv.Layer].forward(g, x, kv, m)
+			return m.Layers[kv.Layer].forward(g, x, kv, m, &chosen)
 		}}
 	if m.NumNext > 0 {
 		d.Next = m.Layers[m.NumLayers].Next
@@ -162,8 +174,9 @@ func (m *Model) kv(i int) *graph.KV {
 	return &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
 }
 
-func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model,
+	chosen **graph.Node) *graph.Node {
+	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m, chosen))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	if l.MLP != nil {
 		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
@@ -173,7 +186,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	return g.Name(g.Add(h, x), "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model,
+	chosen **graph.Node) *graph.Node {
 	qDim := m.PlainDim + m.TurningDim
 	from, w := x, a.Q
 	if w == nil {
@@ -186,7 +200,13 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0)    // [T, rank]
 	k := g.RoPEWith("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
 	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
+	if a.Indexer != nil {
+		*chosen = a.Indexer.forward(g, x, from, m.index[kv.Layer], m)
+	}
 	y := g.Attention(g.Concat(plain, turning), kv, m.scale) // [T, heads·rank]
+	if *chosen != nil {
+		y = g.Over(y, *chosen)
+	}
 	return g.Linear(a.O, g.HeadLinear(a.ValueB, g.Heads(y, m.Rank), m.ValueDim), m.HiddenSize)
 }
 
@@ -201,4 +221,53 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	gate, up := g.Linear(e.SharedGate, x, m.NumShared*m.ExpertSize), g.Linear(e.SharedUp, x, m.NumShared*m.ExpertSize)
 	y = g.Add(y, g.Linear(e.SharedDown, g.GLU(m.Act, gate, up), m.HiddenSize))
 	return g.Name(y, "ffn_out", "mlp.out")
+}
+
+// Indexer chooses the positions that attention sees, by small heads of queries that share a key. Its first features
+// turn. (DeepSeek-V3.2; the publisher's code also turns queries and keys by a Hadamard matrix, for 8 bits, without
+// effect on products.)
+type Indexer struct {
+	Q       *graph.Weight `gguf:"indexer.attn_q_b" hf:"wq_b"`
+	K       *graph.Weight `gguf:"indexer.attn_k" hf:"wk"`
+	KNorm   *graph.Weight `gguf:"indexer.k_norm" hf:"k_norm"`
+	KBias   *graph.Weight `gguf:"indexer.k_norm.bias" hf:"k_norm.bias"`
+	Weights *graph.Weight `gguf:"indexer.proj" hf:"weights_proj"` // of the heads
+}
+
+// addIndexers gives layers their indexers. The layer behind the last has one.
+func (m *Model) addIndexers() error {
+	if n := len(m.IndexTypes); n > 0 && n != m.NumLayers {
+		return fmt.Errorf("indexer_types of %d layers in a model of %d", n, m.NumLayers)
+	}
+	m.index = make([]*graph.KV, len(m.Layers))
+	for i := range m.Layers {
+		kind := "full"
+		if i < len(m.IndexTypes) {
+			kind = m.IndexTypes[i]
+		}
+		switch {
+		case m.IndexTopK == 0 || kind == "shared" && i > 0:
+			continue
+		case kind != "full":
+			return fmt.Errorf("layer %d has an indexer that is %q, supported are full and, behind a layer, shared", i,
+				kind)
+		}
+		m.index[i] = &graph.KV{Layer: i, Heads: 1, Dim: m.IndexDim, Latent: true, Index: true}
+		if m.Layers[i].Next != nil {
+			m.index[i].Skip = 1
+		}
+		m.Layers[i].Attn.Indexer = new(Indexer)
+	}
+	return nil
+}
+
+// forward returns the positions chosen for the rows of x, by the latent of their queries.
+func (ix *Indexer) forward(g graph.Builder, x, latent *graph.Node, keys *graph.KV, m *Model) *graph.Node {
+	turn := m.turn
+	turn.Dim, turn.Interleaved = m.TurningDim, m.IndexInterleaved
+	k := g.LayerNorm(ix.KNorm, ix.KBias, g.Linear(ix.K, x, m.IndexDim), latentEps) // [T, dim]
+	g.StoreKV(keys, g.RoPEWith("index_k", g.Heads(k, m.IndexDim), turn), nil)
+	q := g.Heads(g.Linear(ix.Q, latent, m.IndexHeads*m.IndexDim), m.IndexDim) // [T, heads, dim]
+	w := g.Linear(ix.Weights, x, m.IndexHeads)                                // [T, heads]
+	return g.Choose(g.RoPEWith("index_q", q, turn), w, keys, m.IndexTopK)
 }

@@ -102,6 +102,8 @@ type desk struct {
 	k, v   []float32   // page of one head, converted from binary16
 	total  []float32   // parts of the ranges so far, by query
 	part   []float32   // part of one query
+	seen   []int       // chosen positions
+	half   []uint16    // their keys
 }
 
 // grow makes room for queries of a store.

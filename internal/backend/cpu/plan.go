@@ -153,7 +153,12 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 		return p.link(n, nil, concat(n, out, in[0], in[1])), nil
 	case graph.Slice:
 		return p.link(n, nil, slice(n, out, in[0])), nil
+	case graph.Choose:
+		return e.choose(n, out, in[0], in[1]), nil
 	case graph.Attention:
+		if n.Chosen() != nil {
+			return e.attendChosen(n, out, in[0], in[1]), nil
+		}
 		var sinks []float32
 		var err error
 		if len(n.W) > 0 {

@@ -46,6 +46,13 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	if a.sinks, err = set.sinks(e, heads); err != nil {
 		return nil, err
 	}
+	in := [][]float64{q}
+	if len(s.In) > 1 {
+		if q, err = e.Value(s.In[1], rows); err != nil {
+			return nil, err
+		}
+		in, q = append(in, q), in[0]
+	}
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for t, r := range rows {
 		if set.Read != nil || t == 0 || hasOlder(e.num, kv) {
@@ -59,6 +66,7 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 			a.keys, a.v, a.stride = e.num.keys(keys, len(keys)/count, s.In[0].Shape[1]), values, len(values)/count
 		}
 		from, to := s.seen(e, r, last)
+		a.chosen = chosenOf(s.Node, in, t)
 		y = append(y, a.row(q[t*size:(t+1)*size], r, from, to)...)
 	}
 	e.num.store(y)
@@ -70,10 +78,11 @@ type attending struct {
 	s      *Spec
 	e      *Eval
 	keys   *headKeys
-	v      []float64 // rows of values
-	stride int       // length of a row of values
-	first  int       // position of the first key
-	sinks  []float64 // by head
+	v      []float64    // rows of values
+	stride int          // length of a row of values
+	first  int          // position of the first key
+	sinks  []float64    // by head
+	chosen map[int]bool // the positions seen; nil for all
 }
 
 // row returns the result of the query q at a position, over the positions from and to.
@@ -84,10 +93,32 @@ func (a attending) row(q []float64, at, from, to int) []float64 {
 	for h := range s.In[0].Shape[0] {
 		p, g := make([]float64, to-from+1), s.Attention.Group(h)
 		a.keys.scores(p, q[h*dim:(h+1)*dim], g, from-a.first)
+		a.hide(p, from)
 		s.Attention.weigh(a.e, p, a.sinks[h], at, from)
 		a.e.num.combine(y[h*wide:(h+1)*wide], p, a.v[(from-a.first)*a.stride+g*wide:], a.stride)
 	}
 	return y
+}
+
+// chosenOf returns the positions chosen for the t-th row, nil where attention sees all.
+func chosenOf(n *graph.Node, in [][]float64, t int) map[int]bool {
+	if len(in) < 2 {
+		return nil
+	}
+	k, seen := n.In[1].Shape.Size(), map[int]bool{}
+	for _, p := range in[1][t*k:][:k] {
+		seen[int(p)] = true
+	}
+	return seen
+}
+
+// hide gives scores of the positions from one on, other than the chosen, the least score.
+func (a *attending) hide(p []float64, from int) {
+	for i := range p {
+		if a.chosen != nil && !a.chosen[from+i] {
+			p[i] = math.Inf(-1)
+		}
+	}
 }
 
 // headKeys are the keys of all positions, head after head, each [T, dim].

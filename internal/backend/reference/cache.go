@@ -12,10 +12,18 @@ import (
 // cache holds float64 keys and values, a store for each writing layer, and
 // float64 states.
 type cache struct {
-	stores map[int]*store // by graph.KV.Layer
+	stores map[storePlace]*store
 	states map[*graph.State]*states
 	class  int // of the slots; their rows are the next one
 }
+
+// storePlace tells stores apart, whatever their windows.
+type storePlace struct {
+	layer int
+	index bool
+}
+
+func placeOf(k *graph.KV) storePlace { return storePlace{k.Layer, k.Index} }
 
 // states are the places of a state.
 type states struct {
@@ -48,7 +56,8 @@ func (b Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) 
 		pool.Back(h)
 		return h, nil
 	}
-	c := &cache{map[int]*store{}, map[*graph.State]*states{}, slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot})}
+	c := &cache{map[storePlace]*store{}, map[*graph.State]*states{},
+		slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot})}
 	for _, n := range g.Nodes {
 		if n.State == nil {
 			continue
@@ -60,10 +69,10 @@ func (b Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error) 
 		c.states[n.State] = s
 	}
 	for _, s := range g.KVs() {
-		if c.stores[s.Layer] != nil {
+		if c.stores[placeOf(s)] != nil {
 			return nil, fmt.Errorf("two stores of layer %d", s.Layer)
 		}
-		c.stores[s.Layer] = &store{class: slices.Index(pool.Classes(), backend.ClassOf(s)),
+		c.stores[placeOf(s)] = &store{class: slices.Index(pool.Classes(), backend.ClassOf(s)),
 			width: s.Heads * s.Dim, wide: s.Heads * s.Values()}
 	}
 	pool.Back(c)
@@ -143,9 +152,9 @@ func (s *states) page(id int32) *replay {
 	return s.pages[id]
 }
 
-// find returns the store of k: the store of k.Layer, whatever the window.
+// find returns the store of k, whatever the window.
 func (c *cache) find(k *graph.KV) (*store, error) {
-	s := c.stores[k.Layer]
+	s := c.stores[placeOf(k)]
 	switch {
 	case s == nil:
 		return nil, fmt.Errorf("layer %d stores no keys and values", k.Layer)

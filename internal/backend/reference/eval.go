@@ -53,12 +53,14 @@ func Of(g *graph.Graph) *Model {
 			writers[a] = n
 		case graph.AttentionAttr:
 			m.stores[n] = writers[a.KV]
+		case graph.ChooseAttr:
+			m.stores[n] = writers[a.Index]
 		}
 	}
 	return m
 }
 
-// Store returns where attention n reads keys and values, unless edited; nil for other nodes.
+// Store returns where attention or a choice n reads keys and values, unless edited; nil for other nodes.
 func (m *Model) Store(n *graph.Node) *graph.Node { return m.stores[n] }
 
 // Eval computes values for a prompt. An Eval is not for several goroutines.
@@ -194,7 +196,7 @@ func (e *Eval) Spec(n *graph.Node) *Spec {
 // deps returns the inputs of n's computation.
 func (e *Eval) deps(n *graph.Node) []*graph.Node {
 	s := e.Spec(n)
-	if n.Op != graph.Attention || s.Attention.Store == nil {
+	if s.Attention.Store == nil {
 		return s.In
 	}
 	return append(slices.Clip(s.In), e.Spec(s.Attention.Store).In...)
@@ -207,8 +209,8 @@ func differs(e *Eval, n *graph.Node) bool {
 	}
 	e.stale[n] = false // for now, if edits make a circle
 	d := slices.ContainsFunc(e.deps(n), func(x *graph.Node) bool { return !given(e, x) && differs(e, x) })
-	if n.Op == graph.Attention {
-		d = d || e.stale[e.Spec(n).Attention.Store]
+	if store := e.Spec(n).Attention.Store; store != nil {
+		d = d || e.stale[store]
 	}
 	d = d || e.Spec(n).Sequence.Recycled != nil // whose value comes from behind n
 	e.stale[n] = d
@@ -252,7 +254,9 @@ func (e *Eval) gather(n *graph.Node, rows []int, useKnown bool) ([]float64, erro
 		dst := out[i*w : (i+1)*w]
 		if isKnown(r) {
 			e.known[n].Read(dst, r)
-			e.num.input(dst)
+			if n.Op != graph.Choose { // positions are exact
+				e.num.input(dst)
+			}
 		} else if m := e.memo[n]; r < len(m) && m[r] != nil {
 			copy(dst, m[r])
 		} else {

@@ -59,6 +59,8 @@ func (s *Spec) Plain(e *Eval, rows []int) ([]float64, error) {
 		return shown(e, s.Node, make([]float64, len(rows)*n), rows, n*(1+s.Node.Attr.(graph.DeepstackAttr).Index)), nil
 	case graph.Attention:
 		return s.Attend(e, rows)
+	case graph.Choose:
+		return s.choose(e, rows)
 	case graph.Pool:
 		return s.pool(e, rows)
 	case graph.Conv, graph.SSMScan, graph.DeltaScan:

@@ -13,8 +13,8 @@
 // computation of a node, as an engine may.
 //
 // Files in reading order: ref.go, step.go, cache.go (Backend), edited.go (an engine with mistakes), node.go (a node),
-// route.go, attend.go, position.go, sequence.go, scan.go, experts.go, weight.go (operations), spec.go, matrix.go,
-// eval.go, rounding.go.
+// route.go, choose.go, attend.go, position.go, sequence.go, scan.go, experts.go, weight.go (operations), spec.go,
+// matrix.go, eval.go, rounding.go.
 package reference
 
 import (

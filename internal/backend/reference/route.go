@@ -166,21 +166,3 @@ func (num *Numerics) choose(s []float64, r Route) []int {
 	})
 	return order
 }
-
-// falling returns the numbers of s's elements from the largest on.
-func falling(s []float64) []int {
-	order := make([]int, len(s))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		switch {
-		case s[i] > s[j] || s[j] != s[j] && s[i] == s[i]:
-			return -1
-		case s[j] > s[i] || s[i] != s[i] && s[j] == s[j]:
-			return 1
-		}
-		return 0
-	})
-	return order
-}

@@ -8,7 +8,7 @@ import (
 
 // across reports whether n reads earlier rows of inputs.
 func across(n *graph.Node) bool {
-	return n.Op == graph.Attention || n.Op == graph.Pool || n.State != nil
+	return n.Op == graph.Attention || n.Op == graph.Choose || n.Op == graph.Pool || n.State != nil
 }
 
 // scan returns rows of a node with a state. The scan runs from position 0 on, or from the first position seen.

@@ -32,6 +32,7 @@ type Spec struct {
 
 	Experts   Experts
 	Route     Route
+	Index     Index
 	Rope      Rope
 	Attention Attention
 	Sequence  Sequence
@@ -69,6 +70,13 @@ type Route struct {
 	Zeroed     bool // whether experts of dropped groups have the score 0
 	// Leans changes the scores by which the experts of a row are chosen, not weighed, given their order; nil for none.
 	Leans func(row int, order []int, scores []float64)
+}
+
+// Index is the settings of a Choose. Its store is Attention's.
+type Index struct {
+	K      int
+	Linear bool // whether negative products count
+	Even   bool // whether all heads weigh 1
 }
 
 // Rope is the settings of a RoPE.
@@ -145,6 +153,9 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 			x.Sinks = n.W[0]
 		}
 		s.Attention = x
+	}
+	if n.Op == graph.Choose {
+		s.Index.K, s.Attention.Store = n.Shape[0], stores[n]
 	}
 	if groups := Groups(n); groups > 0 {
 		s.Sequence.Scan, s.Sequence.Most = func(h int) int { return h * groups / n.Shape[0] }, n.MostShare()

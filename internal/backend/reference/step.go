@@ -43,7 +43,9 @@ func (x *executable) node(n *graph.Node, in [][]float64, s *backend.Step) ([]flo
 	case graph.StoreKV:
 		return nil, x.store(n.Attr.(*graph.KV), in, s)
 	case graph.Attention:
-		return x.attention(n, in[0], s)
+		return x.attention(n, in, s)
+	case graph.Choose:
+		return x.choose(n, in, s)
 	case graph.Rows:
 		d := n.Shape.Size()
 		y := make([]float64, 0, len(s.Outputs)*d)
@@ -164,7 +166,8 @@ func (x *executable) store(k *graph.KV, in [][]float64, s *backend.Step) error {
 }
 
 // attention computes the rows, sequence by sequence.
-func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]float64, error) {
+func (x *executable) attention(n *graph.Node, in [][]float64, s *backend.Step) ([]float64, error) {
+	q := in[0]
 	attr, spec := n.Attr.(graph.AttentionAttr), x.e.Spec(n)
 	kv := attr.KV
 	from, err := s.Cache.(*cache).find(kv)
@@ -207,10 +210,34 @@ func (x *executable) attention(n *graph.Node, q []float64, s *backend.Step) ([]f
 				a.keys = x.e.num.keys(keys, from.width, kv.Dim)
 			}
 			oldest, newest := s.Range(attr, t)
+			a.chosen = chosenOf(n, in, t)
 			y = append(y, a.row(q[t*width:(t+1)*width], p, oldest, newest)...)
 		}
 	}
 	x.e.num.store(y)
+	return y, nil
+}
+
+// choose computes the rows of a step.
+func (x *executable) choose(n *graph.Node, in [][]float64, s *backend.Step) ([]float64, error) {
+	index, q, w := n.Attr.(graph.ChooseAttr).Index, n.In[0].Shape.Size(), n.In[1].Shape.Size()
+	from, err := s.Cache.(*cache).find(index)
+	if err != nil {
+		return nil, err
+	}
+	var y, keys []float64
+	for t, p := range s.Pos {
+		if !s.Seqs[t].Holds(from.class, 0) {
+			return nil, fmt.Errorf("position 0, which row %d at position %d sees, is no longer held", t, p)
+		}
+		if t == 0 || s.Seqs[t] != s.Seqs[t-1] {
+			keys = keys[:0]
+		}
+		for i := len(keys) / index.Dim; i <= int(p); i++ {
+			keys = append(keys, from.k[from.slot(s.Seqs[t], i)*from.width:][:from.width]...)
+		}
+		y = x.e.Spec(n).best(y, in[0][t*q:][:q], in[1][t*w:][:w], keys, min(index.Skip, int(p)), int(p)+1)
+	}
 	return y, nil
 }
 

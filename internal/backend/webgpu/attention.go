@@ -84,6 +84,7 @@ type seenVariant struct {
 	Skip     int  // first positions, seen by no row behind
 
 	Capped, Sinks, Chunked, Ahead, Grouped bool // attributes of the node
+	Chosen                                 bool // blocks are of chosen positions
 
 	Narrow          bool // older pages have 8 bits, and all are turned by Hadamard matrices
 	Recent          int  // positions in binary16, with Narrow
@@ -157,6 +158,7 @@ func lowerAttention(p *planner, l *lowered) {
 			seen.ValueSpin = seen.Spin // values are a part of the keys
 		}
 	}
+	seen.Chosen = n.Chosen() != nil
 	seen.Capped, seen.Sinks, seen.Ahead = attr.Cap != 0, len(n.W) > 0, attr.Bidirectional
 	a.usual = params{"heads": a.heads, "kv_heads": a.kv.Heads, "window": min(a.kv.Window, math.MaxInt32),
 		"scale": float32(attr.Scale)}
@@ -170,6 +172,15 @@ func lowerAttention(p *planner, l *lowered) {
 	}
 }
 
+// lowerChoose lowers a Choose: a workgroup for each row.
+func lowerChoose(p *planner, l *lowered) {
+	n := l.node
+	index := n.Attr.(graph.ChooseAttr).Index
+	numbers := params{"heads": n.In[0].Shape[0], "dim": index.Dim, "choices": n.Shape.Size(), "skip": index.Skip}
+	p.add(l, "indexer", variant{"F16": !p.b.o.F32KV}, numbers, groups(1), p.values[n], p.values[n.In[0]],
+		p.values[n.In[1]], keysOf(index), tableOf(index, l.extent))
+}
+
 // lower adds the dispatches of a form.
 func (a *attending) lower(seen seenVariant, attr graph.AttentionAttr) {
 	p, n, software := a.p, a.l.node, a.p.b.o.Software
@@ -180,8 +191,11 @@ func (a *attending) lower(seen seenVariant, attr graph.AttentionAttr) {
 	if seen.Sinks {
 		in = append(in, p.vector(n.W[0]))
 	}
+	if seen.Chosen {
+		in, numbers = append(in, p.values[n.Chosen()]), numbers.with(params{"choices": n.Chosen().Shape.Size()})
+	}
 	below := 0
-	if seen.Dim%16 == 0 && seen.ValueDim%16 == 0 && p.most(n) >= many && !software && !seen.Narrow {
+	if seen.Dim%16 == 0 && seen.ValueDim%16 == 0 && p.most(n) >= many && !software && !seen.Narrow && !seen.Chosen {
 		d := a.addMany(attendVariant{seen}, numbers, in)
 		d.from, below = many, many
 	}
@@ -189,7 +203,8 @@ func (a *attending) lower(seen seenVariant, attr graph.AttentionAttr) {
 	if software {
 		v.Groups = 1
 	}
-	if !software && !seen.Ahead && !seen.Grouped && !seen.Narrow { // its steps have many rows
+	// Steps of rows that see later ones have many.
+	if !software && !seen.Ahead && !seen.Grouped && !seen.Narrow && !seen.Chosen {
 		a.split = &split{a.l.extent, a.kv, a.heads, seen.ValueDim, p.b.memory.limit}
 		p.e.splits = append(p.e.splits, a.split)
 	}

@@ -345,7 +345,7 @@ func hasEvenValues(kv *graph.KV) bool { return kv.Values() == kv.Dim && !kv.Late
 // isPlain reports whether a has no attributes unknown to the other kernels.
 func isPlain(a *graph.Node) bool {
 	attr := a.Attr.(graph.AttentionAttr)
-	return len(a.W) == 0 && attr.Cap == 0 && !attr.Bidirectional && hasEvenValues(attr.KV)
+	return len(a.W) == 0 && a.Chosen() == nil && attr.Cap == 0 && !attr.Bidirectional && hasEvenValues(attr.KV)
 }
 
 // sameTurns reports whether two RoPE nodes turn heads of one size equally.

@@ -176,14 +176,21 @@ func readPerLayer(r *reader, key string) {
 // readEach reads a number for each layer.
 func readEach(r *reader, k family.Key) {
 	v := r.value(k.GGUF)
-	n, ok := v.([]float32) // infinite ones, too
-	if layers := r.Values.Int("num_hidden_layers"); v != nil && (!ok || len(n) != layers) {
+	var list []any
+	switch n := v.(type) {
+	case []float32: // infinite ones, too
+		for _, x := range n {
+			list = append(list, float64(x))
+		}
+	case []bool:
+		for _, is := range n {
+			list = append(list, k.Named(is))
+		}
+	}
+	layers := r.Values.Int("num_hidden_layers")
+	if _, flags := v.([]bool); v != nil && (len(list) != layers || flags != (k.Words != nil)) {
 		r.errorf(k.GGUF, "is %s, expected a number for each of %d layers", family.Show(v), layers)
 		return
-	}
-	var list []any
-	for _, x := range n {
-		list = append(list, float64(x))
 	}
 	if list != nil {
 		r.Values[k.Setting] = list

@@ -161,11 +161,16 @@ func (w *writer) writeFamilyKey(k family.Key, dim uint32) {
 		}
 	case family.EachLayer:
 		var n []float32
+		var flags []bool
 		for _, v := range w.Values.List(k.Setting) {
 			x, _ := v.(float64)
-			n = append(n, float32(x))
+			n, flags = append(n, float32(x)), append(flags, v == k.Named(true))
 		}
-		w.put(k.GGUF, n)
+		if k.Words == nil {
+			w.put(k.GGUF, n)
+		} else if flags != nil {
+			w.put(k.GGUF, flags)
+		}
 	case family.Sections:
 		list, _ := w.Values[k.Setting].([]any)
 		n := make([]int32, 4)

@@ -19,6 +19,7 @@ func (r *reader) layers() {
 					family.Show(w), r.Kind.Name))
 			delete(s, "sliding_window")
 		}
+		r.nameKinds(s.List("layer_types"))
 		given := s.Take("layer_types")
 		settings.FillLayers(s, func(int) bool { return s.Int("sliding_window") > 0 })
 		if given != nil && !reflect.DeepEqual(given, s["layer_types"]) {
@@ -57,13 +58,8 @@ func (r *reader) listed() {
 	if n := len(types); n > 0 {
 		r.Values.Fill("num_hidden_layers", float64(n))
 	}
-	for _, list := range [][]any{types, own} {
-		for i, t := range list {
-			if kind, ok := t.(string); ok && r.Family.Layers.Kinds[kind] != "" {
-				list[i] = r.Family.Layers.Kinds[kind]
-			}
-		}
-	}
+	r.nameKinds(types)
+	r.nameKinds(own)
 	if own != nil && types != nil && !reflect.DeepEqual(own, types) {
 		r.errorf(key, "is %s, but %s is %s", family.Show(r.Values[key]), r.Key("layer_types"), family.Show(types))
 	}
@@ -77,6 +73,15 @@ func (r *reader) listed() {
 		}
 		return family.LinearAttention
 	})
+}
+
+// nameKinds makes the names of a list canonical.
+func (r *reader) nameKinds(list []any) {
+	for i, t := range list {
+		if kind, ok := t.(string); ok && r.Family.Layers.Kinds[kind] != "" {
+			list[i] = r.Family.Layers.Kinds[kind]
+		}
+	}
 }
 
 // pattern reads the period of full layers.

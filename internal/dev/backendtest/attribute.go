@@ -135,6 +135,46 @@ func attends() (list []operation) {
 	return list
 }
 
+// choices are attention to positions chosen by an indexer, whose numbers are whole: scores are exact, and many are
+// equal.
+func choices() (list []operation) {
+	for i, x := range []struct {
+		heads, dim, k int
+		kv            graph.KV
+	}{
+		{heads: 1, dim: 2, k: 1, kv: graph.KV{Heads: 1, Dim: 8, ValueDim: 6, Latent: true}},
+		{heads: 4, dim: 8, k: 5, kv: graph.KV{Heads: 2, Dim: 16}},
+		{heads: 3, dim: 30, k: 70, kv: graph.KV{Heads: 1, Dim: 72, ValueDim: 64, Latent: true}},
+		{heads: 9, dim: 32, k: 300, kv: graph.KV{Heads: 1, Dim: 24, ValueDim: 16, Latent: true}},
+	} {
+		name := fmt.Sprintf("choose/%d: %d by %dx%d", i, x.k, x.heads, x.dim)
+		list = append(list, operation{name: name, bound: attention, heavy: x.k < 300,
+			build: func(k *sketch) *graph.Node {
+				kv, index := x.kv, &graph.KV{Heads: 1, Dim: x.dim, Latent: true, Index: true}
+				k.StoreKV(index, k.whole(1, x.dim), nil)
+				chosen := k.Choose(k.whole(x.heads, x.dim), k.whole(x.heads, 1), index, x.k)
+				var value *graph.Node
+				if !kv.Latent {
+					value = k.input(kv.Heads, kv.Values())
+				}
+				k.StoreKV(&kv, k.input(kv.Heads, kv.Dim), value)
+				return k.Over(k.Attention(k.input(4, kv.Dim), &kv, 0.4), chosen)
+			}})
+	}
+	return list
+}
+
+// whole is an activation of whole numbers.
+func (k *sketch) whole(heads, dim int) *graph.Node {
+	rows := make([][]float32, Vocab)
+	for i := range rows {
+		for range heads * dim {
+			rows[i] = append(rows[i], float32(k.r.IntN(5)-2))
+		}
+	}
+	return k.Heads(k.rows(rows), dim)
+}
+
 // decoder runs the model of Attributes in common steps of three sequences, as sequences does.
 func (s *suite) decoder(t *testing.T) {
 	g := Attributes(t, 8) // a seed at which rounding chooses no other expert

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/karat-run/karat/internal/graph"
@@ -34,9 +35,9 @@ func products(d tensor.DType) func(Tolerances) float64 {
 // positions, and compares every node with ref's: with taps, and bit for bit
 // without them and, if rows do not depend on their step, some rows alone.
 func (s *suite) operations(t *testing.T) {
-	lists := [][]operation{append(attentions(), attends()...), embeds(), linears(), rowwise(), ropes(), views(),
-		mixtures(), layerNorms(), parts(), positions(), headProducts(), scans(), streams(), gates(), routings(),
-		expertForms()}
+	lists := [][]operation{slices.Concat(attentions(), attends(), choices()), embeds(), linears(), rowwise(), ropes(),
+		views(), mixtures(), layerNorms(), parts(), positions(), headProducts(), scans(), streams(), gates(),
+		routings(), expertForms()}
 	if s.tol.Stores {
 		lists = lists[:1]
 	}

@@ -233,6 +233,7 @@ func TestSame(t *testing.T) {
 
 		"granitehybrid": {"same_logits_shifted"}, // whose logits are scaled behind the head
 		"deepseek2":     {"same_rope_offset@all"},
+		"glmdsa":        {"same_rope_offset@all"},
 	} {
 		m := tiny(t, name)
 		for i, f := range faults {

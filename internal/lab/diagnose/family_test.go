@@ -32,6 +32,11 @@ func TestFamilies(t *testing.T) {
 		{"bert", "norm_missing@all", "norm_missing", "LayerNorm", []int{0, 1, 2}},
 		{"modernbert", "mask=none@2", "mask", "Attention", []int{2}},
 		{"embeddinggemma", "mask=none@2", "mask", "Attention", []int{2}},
+		{"deepseek32", "index_missing@1", "index_missing", "Attention", []int{1}},
+		{"glmdsa", "index_topk@3", "index_topk", "Choose", []int{3}},
+		{"deepseek32", "index_score@1", "index_score", "Choose", []int{1}},
+		{"deepseek32", "index_score=even@2", "index_score", "Choose", []int{2}},
+		{"deepseek32", "rope_missing:attn_index_k_rope@1", "rope_missing", "RoPE", []int{1}},
 	} {
 		if !golden.Slow() && i%4 != 0 {
 			continue

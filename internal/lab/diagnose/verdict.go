@@ -105,7 +105,7 @@ func (r *conclusion) relativePositions() {
 	}
 	met := map[*graph.Node]bool{}
 	for _, n := range r.m.dump.graph.Nodes {
-		if n.Op != graph.Attention || len(shift) == 0 {
+		if n.Op != graph.Attention && n.Op != graph.Choose || len(shift) == 0 {
 			continue
 		}
 		store := r.m.dump.model.Store(n)

@@ -507,3 +507,32 @@ func normalize(scores [][]float64, oldest func(list int) int) {
 		}
 	}
 }
+
+// lostChoices lists attention to all positions in place of the chosen.
+func lostChoices(_ *Proposer, n *graph.Node) []*Hypothesis {
+	if n.Chosen() == nil {
+		return nil
+	}
+	return []*Hypothesis{edit(n, "sees all positions, not those that the indexer chooses", detail{},
+		func(s *reference.Spec) { s.In = s.In[:1] })}
+}
+
+// fewerPositions lists choices of fewer positions: usual numbers, halves and quarters.
+func fewerPositions(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+	right := n.Shape[0]
+	for _, k := range Union([]int{(right + 1) / 2, right / 4, right - 1}, []int{512, 1024}) {
+		if k > 0 && k < right {
+			all = append(all, edit(n, fmt.Sprintf("chooses %d positions, not %d", k, right),
+				detail{"k": float64(k), "right": float64(right)}, func(s *reference.Spec) { s.Index.K = k }))
+		}
+	}
+	return all
+}
+
+// otherScores lists choices by other scores.
+func otherScores(_ *Proposer, n *graph.Node) []*Hypothesis {
+	return []*Hypothesis{edit(n, "counts negative products, too, without ReLU", detail{"score": "linear"},
+		func(s *reference.Spec) { s.Index.Linear = true }),
+		edit(n, "weighs all heads of the indexer alike", detail{"score": "even"},
+			func(s *reference.Spec) { s.Index.Even = true })}
+}

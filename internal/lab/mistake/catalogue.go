@@ -75,5 +75,5 @@ func OpName(o graph.Op) string {
 		"Scale", "GLU", "Act", "Softcap", "Rows", "View", "Route", "Experts", "LayerNorm", "L2Norm", "Concat",
 		"Slice", "EmbedPos", "ScalePos", "Pool", "HeadLinear",
 		"Conv", "SSMScan", "DeltaScan", "Patches", "Interpolate", "Clamp", "Deepstack", "Mix",
-		"Match", "Above"}[o]
+		"Match", "Above", "Choose"}[o]
 }

@@ -19,7 +19,7 @@ mask chunk_missing gqa_map k_as_v kv_share_source kv_cache_position softmax_axis
 deepstack residual_order residual_missing activation gelu_constant gate_up_swapped activation_limit gate_up_layout ple_missing ple_scale ple_position layer_scalar
 router_softmax router_norm router_topk expert_order expert_bias expert_input router_factor router_eps router_groups router_bias final_norm_missing head_wrong scale_factor logits_scale
 norm_mean position_embedding position_scale parts_swapped slice_part gate_missing norm_length norm_width
-latent_part heads_exchanged pooling conv_order scan_decay scan_elements scan_share scan_skip scan_groups stream_mix stream_size gate_bound state_lost draft_state
+latent_part index_missing index_topk index_score heads_exchanged pooling conv_order scan_decay scan_elements scan_share scan_skip scan_groups stream_mix stream_size gate_bound state_lost draft_state
 image_markers image_advance image_decoder image_channels image_size image_filter image_antialias image_fit image_tiles image_mean image_range patch_order place_interpolation fold_order image_stale image_scale norm_joined
 numeric_activations numeric_kv numeric_gelu numeric_accumulation
 probe_dtype probe_prefix probe_stale probe_duplicate probe_rows unknown`
@@ -36,7 +36,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|LayerNorm|EmbedPos|ScalePos|Concat|Slice|L2Norm|HeadLinear|Pool|Conv|SSMScan|Decode|Size|Resize|Tiles|Normalize|Patches|Interpolate|Deepstack|Mix|Match|Above|)$`)
+var ops = regexp.MustCompile(`^(Embed|Linear|RMSNorm|RoPE|StoreKV|Attention|Add|Mul|Scale|GLU|Act|Softcap|Rows|Route|Experts|LayerNorm|EmbedPos|ScalePos|Concat|Slice|L2Norm|HeadLinear|Pool|Conv|SSMScan|Decode|Size|Resize|Tiles|Normalize|Patches|Interpolate|Deepstack|Mix|Match|Above|Choose|)$`)
 
 // TestEntries wants every entry whole, and every number of the list covered but
 // 56, which accuses the reference and is a verdict, not a cause.

@@ -16,7 +16,7 @@ var attributes = map[string]string{
 	"EmbedAttr.Scale": "embed_scale", "NormAttr.Eps": "norm_eps", "NormAttr.Offset": "norm_offset", "ScaleAttr.By": "scale_factor", "ViewAttr.Offset": "slice_part",
 	"RoPEAttr.Freqs": "rope_theta", "RoPEAttr.Dim": "rope_partial", "RoPEAttr.Interleaved": "rope_style", "RoPEAttr.Magnitude": "rope_magnitude", "RoPEAttr.Sections": "rope_sections", "RoPEAttr.Woven": "rope_sections",
 	"AttentionAttr.KV": "kv_share_source", "AttentionAttr.Scale": "attention_scale", "AttentionAttr.Cap": "attention_cap", "AttentionAttr.Grouped": "mask", "AttentionAttr.Bidirectional": "mask",
-	"KV.Layer": "kv_share_source", "KV.Skip": "mask", "KV.Heads": "gqa_map", "KV.Dim": "attention_scale", "KV.Window": "window_size", "KV.Chunked": "chunk_missing", "KV.ValueDim": "latent_part", "KV.Latent": "latent_part",
+	"KV.Layer": "kv_share_source", "KV.Skip": "mask", "KV.Index": "index_topk", "KV.Sparse": "index_missing", "KV.Heads": "gqa_map", "KV.Dim": "attention_scale", "KV.Window": "window_size", "KV.Chunked": "chunk_missing", "KV.ValueDim": "latent_part", "KV.Latent": "latent_part",
 	"ActAttr.Act": "activation", "ActAttr.Limit": "activation_limit", "ActAttr.Alpha": "activation_limit", "ActAttr.Plus": "activation_limit",
 	"RouteAttr.Weigh": "router_softmax", "RouteAttr.Normalize": "router_norm", "RouteAttr.Eps": "router_eps", "RouteAttr.Near": "router_softmax", "RouteAttr.Factor": "router_factor", "RouteAttr.Biased": "router_bias",
 	"RouteAttr.Groups": "router_groups", "RouteAttr.Kept": "router_groups", "RouteAttr.Best": "router_groups",

@@ -339,14 +339,18 @@ func (s *site) describe(m *entry, f Fault, found []*Hypothesis) []Injected {
 	return all
 }
 
-// narrowest returns the smallest window of the model's layers.
+// narrowest returns the smallest window of the model's layers, or number of chosen positions.
 func (s *site) narrowest() int {
 	least := 0
 	for _, n := range s.g.Nodes {
+		w := 0
 		if n.Op == graph.StoreKV {
-			if w := n.Attr.(*graph.KV).Window; w > 0 && (least == 0 || w < least) {
-				least = w
-			}
+			w = n.Attr.(*graph.KV).Window
+		} else if n.Op == graph.Choose {
+			w = n.Shape[0]
+		}
+		if w > 0 && (least == 0 || w < least) {
+			least = w
 		}
 	}
 	return least

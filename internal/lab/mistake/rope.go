@@ -620,7 +620,7 @@ func (w *Wiring) TurnedSo(f []float64) string {
 
 // side returns what a rope node turns: queries or keys.
 func side(n *graph.Node) string {
-	if Role(n) == "attn_k_rope" {
+	if strings.HasSuffix(Role(n), "k_rope") {
 		return "keys"
 	}
 	return "queries"

@@ -154,15 +154,23 @@ func (w *Wiring) eps() float64 {
 	return 1e-6
 }
 
-// Rotations returns the rope nodes of n's layer.
+// Rotations returns the rope nodes of n's layer: of its indexer, if n is one of these.
 func (w *Wiring) Rotations(n *graph.Node) []*graph.Node {
 	var all []*graph.Node
 	for _, x := range w.g.Nodes {
-		if x.Op == graph.RoPE && x.Layer == n.Layer {
+		if x.Op == graph.RoPE && x.Layer == n.Layer && w.indexes(x) == w.indexes(n) {
 			all = append(all, x)
 		}
 	}
 	return all
+}
+
+// indexes reports whether n is a rope of an indexer.
+func (w *Wiring) indexes(n *graph.Node) bool {
+	return n.Op == graph.RoPE && slices.ContainsFunc(w.g.Nodes, func(x *graph.Node) bool {
+		kv, _ := x.Attr.(*graph.KV)
+		return x.Layer == n.Layer && (x.Op == graph.Choose || kv != nil && kv.Index) && Turned(x.In[0]) == n
+	})
 }
 
 // Turned returns the rope of n, queries or keys: a norm may come after the rope, and unturned features may lie beside.

@@ -15,6 +15,9 @@ var<workgroup> query: array<f32, {{.Dim}}>;
 var<workgroup> weights: array<f32, 64>;
 var<workgroup> tops: array<f32, 4>; // of 16 positions each
 var<workgroup> totals: array<f32, 4>;
+{{- if .Chosen}}
+var<workgroup> places: array<u32, 64>; // slots of the block's positions
+{{- end}}
 var<workgroup> room: array<f32, {{$room}}>; // parts of scores, then of what values give
 
 {{- if .Head.Quads}}
@@ -153,8 +156,13 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	let pages = table[4u * row + 1u];
 	let from_page = table[4u * row + 2u];
 	let pos = table[4u * row + 3u];
+{{- if .Chosen}}
+	let first = 0u;
+	let high = clamp(pos + 1u - min({{.Skip}}u, pos), 1u, p.choices) - 1u;
+{{- else}}
 	let first = bounds(row).x;
 	let high = bounds(row).y;
+{{- end}}
 {{- if .Part}}
 	let b = first / PAGE + wg.z;
 	if (b > high / PAGE) {
@@ -234,6 +242,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- if .Narrow}}
 		let old = b < (pos - min(pos, {{.Recent}}u - 1u)) / PAGE && (b > 0u || p.window > 0u);
 		let unit = table[pages + 2u * (b - from_page) + u32(!old)];
+{{- else if .Chosen}}
+		if (t < 64u) {
+			let at = min(u32(max(chosen[row * p.choices + min(b * PAGE + t, high)], 0.0)), pos);
+			places[t] = table[pages + at / PAGE - from_page] * PAGE + at % PAGE;
+		}
+		workgroupBarrier();
 {{- else}}
 		let slot = table[pages + b - from_page] * PAGE;
 {{- end}}
@@ -249,7 +263,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 					room[c * 64u + lane] = score(unit * 34u * width + lane * width + head, c * {{.Chunk}}u);
 				}
 {{- else}}
-				room[c * 64u + lane] = score((slot + lane) * width + head, c * {{.Chunk}}u{{if .Turn}}, b * PAGE + lane == pos{{end}});
+				room[c * 64u + lane] = score({{if .Chosen}}places[lane]{{else}}(slot + lane){{end}} * width + head, c * {{.Chunk}}u{{if .Turn}}, b * PAGE + lane == pos{{end}});
 {{- end}}
 			}
 		}
@@ -297,7 +311,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			var j = max(begin, g * 16u);
 			let until = min(end{{if .Turn}} - u32(b == pos / PAGE){{end}}, g * 16u + 16u);
 			for (; j + 8u <= until; j += 8u) {
-{{- if not .Narrow}}
+{{- if not (or .Narrow .Chosen)}}
 				let at = (slot + j) * wide + part + lane;
 {{- end}}
 {{- range $c := $cs}}
@@ -307,7 +321,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 				if (in{{$c}}) {
 {{- range $e := 8}}
-					v{{$c}}_{{$e}} = {{if $.Narrow}}seen_value(old, unit, j + {{$e}}u, wide, part + lane + {{mul 64 $c}}u){{else}}val(at + {{mul 64 $c}}u + {{$e}}u * wide){{end}};
+					v{{$c}}_{{$e}} = {{if $.Narrow}}seen_value(old, unit, j + {{$e}}u, wide, part + lane + {{mul 64 $c}}u){{else if $.Chosen}}val(places[j + {{$e}}u] * wide + part + lane + {{mul 64 $c}}u){{else}}val(at + {{mul 64 $c}}u + {{$e}}u * wide){{end}};
 {{- end}}
 				}
 {{- end}}
@@ -318,12 +332,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 			}
 			for (; j < until; j++) {
-{{- if not .Narrow}}
+{{- if not (or .Narrow .Chosen)}}
 				let at = (slot + j) * wide + part + lane;
 {{- end}}
 {{- range $c := $cs}}
 				if ({{mul 64 $c}}u + lane < VALUE_DIM) {
-					part{{$c}} = fma(weights[j], {{if $.Narrow}}seen_value(old, unit, j, wide, part + lane + {{mul 64 $c}}u){{else}}val(at + {{mul 64 $c}}u){{end}}, part{{$c}});
+					part{{$c}} = fma(weights[j], {{if $.Narrow}}seen_value(old, unit, j, wide, part + lane + {{mul 64 $c}}u){{else if $.Chosen}}val(places[j] * wide + part + lane + {{mul 64 $c}}u){{else}}val(at + {{mul 64 $c}}u){{end}}, part{{$c}});
 				}
 {{- end}}
 			}

@@ -12,6 +12,9 @@ struct Params {
 {{- if .Capped}}
 	cap: f32, // of scores
 {{- end}}
+{{- if .Chosen}}
+	choices: u32, // of a row, at most
+{{- end}}
 {{- if or .Head.Quads .Turn}}
 	size: u32, // these are as head.wgsl has them
 	pairs: u32,
@@ -43,6 +46,9 @@ const NONE: f32 = -3.402823466e38; // less than any score
 {{- else if .Turn}}
 @group(0) @binding(8) var<storage, read> k: array<f32>; // the row's
 @group(0) @binding(9) var<storage, read> v: array<f32>;
+{{- end}}
+{{- if .Chosen}}
+@group(0) @binding(7) var<storage, read> chosen: array<f32>; // [rows, choices]: positions, and -1 behind the last
 {{- end}}
 {{- if .Sinks}}
 @group(0) @binding(7) var<storage, read> sinks: array<f32>; // a score more by head, without a value
