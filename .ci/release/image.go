@@ -116,7 +116,8 @@ func (im *image) platform(arch, program string) (descriptor, error) {
 		"created": im.date.Format(time.RFC3339), "architecture": arch, "os": "linux",
 		"config": map[string]any{"User": "65532:65532", "ExposedPorts": map[string]any{"8080/tcp": struct{}{}},
 			"Entrypoint": []string{"/karat", "serve", "--host", "0.0.0.0"}, "Labels": im.labels()},
-		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}},
+		"rootfs": map[string]any{"type": "layers",
+			"diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}},
 		"history": []any{map[string]any{"created": im.date.Format(time.RFC3339), "created_by": "karat-release"}}})
 	if err != nil {
 		return descriptor{}, err

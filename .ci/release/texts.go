@@ -51,7 +51,8 @@ func writeMan(program, folder, version, short string, path []string) error {
 	if short == "" {
 		short = "run language models, and check that their logits are right"
 	}
-	if err := writeFile(filepath.Join(folder, "man", name+".1"), []byte(manPage(name, short, version, help))); err != nil {
+	page := []byte(manPage(name, short, version, help))
+	if err := writeFile(filepath.Join(folder, "man", name+".1"), page); err != nil {
 		return err
 	}
 	for _, sub := range subcommands(help) {

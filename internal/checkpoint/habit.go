@@ -119,7 +119,8 @@ func (c *weights) Habit(gguf string) Habit {
 			return Habit{Times: times, tiled: c.tiled(h.Tiled), fused: fusedOf(h.Fused, c.Values),
 				Heads: c.Values.Int(h.Heads), Plus: h.Plus,
 				Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs, Shares: h.Shares,
-				NegExp: h.NegExp, Form: h.Form, Skip: skip, Rows: c.Values.Int(h.Filled), Groups: c.Values.Int(h.Groups)}
+				NegExp: h.NegExp, Form: h.Form, Skip: skip,
+				Rows: c.Values.Int(h.Filled), Groups: c.Values.Int(h.Groups)}
 		}
 	}
 	return Habit{}

@@ -166,7 +166,7 @@ func (t *Tower) differences(s, back family.Settings) (lost []settings.Entry, err
 // A FilePart is a tensor of llama.cpp's file of a tower, and how it comes from the model's tensor.
 type FilePart struct {
 	Tensor tensor.Tensor // in the file's layout and order, with the file's name
-	Habit  Habit         // what is left to change
+	Habit  Habit         // of steps that remain
 }
 
 // Name returns the part's name without .weight.

@@ -14,7 +14,8 @@
 //
 // Files: generate.go (tokens as text), carry.go (states in files), sequence.go (Sequence), loop.go (the goroutine),
 // step.go (a step), draft.go (tokens verified several in a step), head.go (drafts by the model's own head), ahead.go
-// (tokens chosen by the backend), mix.go (rows of embeddings), engine.go (Engine, Plan), taps.go (taps and hooks).
+// (tokens chosen by the backend), mix.go (rows of embeddings), engine.go (Engine, Plan), keyring.go (keys of pictures'
+// rows), taps.go (taps and hooks).
 package engine
 
 import (
@@ -132,7 +133,8 @@ func New(g *graph.Graph, b backend.Backend, o Options) (*Engine, error) {
 	e := &Engine{backend: b, blend: o.Adapters, bell: bell{make(chan struct{}, 1), time.NewTimer(0)}, wait: wait,
 		pace: func(_ int, took time.Duration) time.Duration { return took }}
 	e.facts = facts{graph: g, chunk: o.Chunk, tokens: o.Tokens, ids: backend.Vocab(g), vocab: g.Result().Shape.Size(),
-		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), ring: &keyring{}, grouped: g.Grouped() || o.Groups}
+		entire: isEntire(g), turning: turns(g), stacked: g.Stacked(), ring: &keyring{},
+		grouped: g.Grouped() || o.Groups}
 	if n := backend.Input(g); n != nil {
 		e.hidden = n.Shape.Size()
 	}

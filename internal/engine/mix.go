@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/karat-run/karat/internal/backend"
 )
@@ -36,35 +35,6 @@ type extras struct {
 	keys   []int32 // below 0, in place of the tokens of rows of embeddings, so that rows are found as tokens are
 	tokens []int32 // of these rows
 	shift  int32   // difference between the parts and the position of a row behind Parts
-}
-
-// keyring gives each run of rows keys of its own, and an equal run the same keys as long as its digest is held. No key is
-// given twice, so that the rows of no other run are ever found by it.
-type keyring struct {
-	mu   sync.Mutex
-	runs map[[sha256.Size]byte]int32 // first keys, by the run's digest
-	used int32                       // keys given
-}
-
-// mostRuns is the maximum number of digests held. A forgotten run gets new keys.
-const mostRuns = 1 << 12
-
-// keys returns the key of a run's first row, those of the next ones following; 0 if no keys are left.
-func (r *keyring) keys(run [sha256.Size]byte, rows int) int32 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if first := r.runs[run]; first < 0 {
-		return first
-	}
-	if rows > math.MaxInt32-int(r.used) {
-		return 0
-	}
-	if r.runs == nil || len(r.runs) >= mostRuns {
-		r.runs = map[[sha256.Size]byte]int32{}
-	}
-	first := math.MinInt32 + r.used
-	r.runs[run], r.used = first, r.used+int32(rows)
-	return first
 }
 
 // checkMixed returns an error if m does not belong to tokens, to the model or to sequences of so many positions.

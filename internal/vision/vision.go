@@ -72,8 +72,8 @@ func Open(t *checkpoint.Tower, b backend.Backend, library image.Resizer) (*Model
 	}
 	usual, _ := t.Kind.Projector.Processor(maps.Clone(t.Values))["image_processor_type"].(string)
 	if o, ok := processor.OrderOf(usual); ok && o != m.Order() {
-		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has its numbers in another order than the model's, "+
-			"whose image_processor_type is %s", t.Path, usual)
+		return nil, fmt.Errorf("%s: preprocessor_config.json: a patch has its numbers in another order "+
+			"than the model's, whose image_processor_type is %s", t.Path, usual)
 	}
 	return m, nil
 }

@@ -4,8 +4,8 @@
 // a bias; biases everywhere, the head's included; part of a head's features turn; an MLP without a gate.
 //
 // Source: transformers, models/phi/modeling_phi.py; llama.cpp, src/models/phi2.cpp; Li et al. 2023, arXiv:2309.05463.
-// published.json: onnx-diagnostic, its copy of phi-2's config.json, the sizes that it cut by memory. The golden's record
-// is of a program in NumPy.
+// published.json: onnx-diagnostic, its copy of phi-2's config.json; the sizes that it cut are by memory. The golden's
+// record is of a program in NumPy.
 package phi2
 
 import (

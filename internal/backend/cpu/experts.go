@@ -56,9 +56,9 @@ func (p *planner) newExperts(n *graph.Node) (*experts, error) {
 	}
 	for i := range count {
 		for j, w := range matrices[:last] {
-			x.first[j] = append(x.first[j], e.newProduct(w, i))
+			x.first[j] = append(x.first[j], newProduct(e, w, i))
 		}
-		x.down = append(x.down, e.newProduct(matrices[last], i))
+		x.down = append(x.down, newProduct(e, matrices[last], i))
 	}
 	p.fuseExperts(n, x, matrices)
 	return x, errors.Join(err[:]...)
@@ -84,7 +84,7 @@ func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weigh
 		if x.Form == graph.Apart {
 			up, first = x.first[1][i], 0
 		}
-		x.gated = append(x.gated, e.newGated(gate, up, first, n))
+		x.gated = append(x.gated, newGated(e, gate, up, first, n))
 	}
 }
 

@@ -96,7 +96,7 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 			return e.adapt(x, append([]*graph.Node{n}, p.siblings[n]...), all.outs,
 				func() error { return all.run(in, x, e.count(n)) }), nil
 		}
-		w := e.newProduct(n.W[0], 0)
+		w := newProduct(e, n.W[0], 0)
 		w.spent = p.spent(in)
 		run := func() error { return w.run(in, out, x, e.count(n)) }
 		return e.adapt(x, []*graph.Node{n}, [][]float32{out}, run), nil
@@ -108,7 +108,7 @@ func (p *planner) linear(n *graph.Node) (func() error, error) {
 	e.fused = append(e.fused, fuseGLU+" "+glu.Name)
 	out, err := p.buffer(glu)
 	p.values[glu] = out
-	both := e.newGated(e.newProduct(gate.W[0], 0), e.newProduct(up.W[0], 0), 0, glu)
+	both := newGated(e, newProduct(e, gate.W[0], 0), newProduct(e, up.W[0], 0), 0, glu)
 	return e.newAdaptedGLU(glu, x, out, both).run, err
 }
 
@@ -127,7 +127,7 @@ type gated struct {
 
 // newGated returns the products of a GLU or Experts node n. gate and up may be one weight; up then begins at panel
 // first.
-func (e *executable) newGated(gate, up *product, first int, n *graph.Node) *gated {
+func newGated(e *executable, gate, up *product, first int, n *graph.Node) *gated {
 	g := &gated{gate: gate, up: up, of: new(graph.Node), first: first, n: gate.panels.N, act: gluKernel(n)}
 	a, _ := n.Activates()
 	g.records = a == graph.ActAttr{Act: graph.SiLU} || a == graph.ActAttr{Act: graph.GELUTanh}
@@ -210,7 +210,7 @@ func (p *planner) findSiblings(g *graph.Graph) {
 // newSiblings returns n's product and its siblings. out is n's.
 func (p *planner) newSiblings(n *graph.Node, out []float32) (*siblings, error) {
 	e := p.e
-	b := &siblings{e: e, all: []*product{e.newProduct(n.W[0], 0)}, outs: [][]float32{out}}
+	b := &siblings{e: e, all: []*product{newProduct(e, n.W[0], 0)}, outs: [][]float32{out}}
 	name := fuseBeside + " " + n.Name
 	for _, m := range p.siblings[n] {
 		out, err := p.buffer(m)
@@ -218,7 +218,7 @@ func (p *planner) newSiblings(n *graph.Node, out []float32) (*siblings, error) {
 			return nil, err
 		}
 		p.values[m] = out
-		b.all, b.outs = append(b.all, e.newProduct(m.W[0], 0)), append(b.outs, out)
+		b.all, b.outs = append(b.all, newProduct(e, m.W[0], 0)), append(b.outs, out)
 		name += " " + m.Name
 	}
 	e.fused = append(e.fused, name)

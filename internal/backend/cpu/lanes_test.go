@@ -31,7 +31,7 @@ func TestLanes(t *testing.T) {
 		if err := b.repack(t.Context(), b.inPlace); err != nil {
 			t.Fatal(err)
 		}
-		both := e.newGated(products[0], products[1], 0, glu)
+		both := newGated(e, products[0], products[1], 0, glu)
 		x := make([]float32, most*k)
 		for i := range x {
 			x[i] = float32(i%977)/100 - 4.8

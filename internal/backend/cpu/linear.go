@@ -73,7 +73,7 @@ type product struct {
 }
 
 // newProduct returns the product with matrix i of w.
-func (e *executable) newProduct(w *graph.Weight, i int) *product {
+func newProduct(e *executable, w *graph.Weight, i int) *product {
 	p := &product{e: e, w: w}
 	if p.body = p.rowsOfWeight; len(w.Shape) > 2 {
 		p.w = w.Matrix(i)

@@ -163,7 +163,7 @@ func newProducts(t *testing.T, e *executable, d tensor.DType, n, k, count int) (
 			t.Fatal(err)
 		}
 		e.b.packed[w], e.b.inPlace = m, append(e.b.inPlace, w)
-		products = append(products, e.newProduct(w, 0))
+		products = append(products, newProduct(e, w, 0))
 	}
 	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf(products)}}); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestJoin(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.packed[w] = m
-		products = append(products, e.newProduct(w, 0))
+		products = append(products, newProduct(e, w, 0))
 	}
 	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf(products)}}); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.packed[w] = m
-	p := e.newProduct(w, 0)
+	p := newProduct(e, w, 0)
 	for _, spent := range []bool{false, true} {
 		e.x = activations{}
 		if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf([]*product{p})}}); err != nil {
@@ -449,7 +449,7 @@ func TestColumns(t *testing.T) {
 	if err := b.ready(g, nil); err != nil {
 		t.Fatal(err)
 	}
-	ordered := e.newProduct(w, 0)
+	ordered := newProduct(e, w, 0)
 	if err := e.x.start(&planner{e: e, g: &graph.Graph{Nodes: nodesOf([]*product{plain, ordered})}}); err != nil {
 		t.Fatal(err)
 	}

@@ -27,37 +27,38 @@ func (s *Spec) choose(e *Eval, rows []int) ([]float64, error) {
 	y, q, w := []float64(nil), s.In[0].Shape.Size(), s.In[1].Shape.Size()
 	first := s.Node.Attr.(graph.ChooseAttr).Index.Skip
 	for t, r := range rows {
-		y = s.best(y, in[0][t*q:][:q], in[1][t*w:][:w], k, min(first, r), r+1)
+		y = s.Attention.Index.best(y, s.Node.Shape[0], in[0][t*q:][:q], in[1][t*w:][:w], k, min(first, r), r+1)
 	}
 	return y, nil
 }
 
-// best appends the positions from first on, before an end, that a query's heads choose by the keys of all.
-func (s *Spec) best(y, q, weights, keys []float64, first, end int) []float64 {
+// best appends the positions from first on, before an end, that a query's heads choose by the keys of all, and then -1
+// up to size.
+func (x *Index) best(y []float64, size int, q, weights, keys []float64, first, end int) []float64 {
 	dim := len(q) / len(weights)
 	scores := make([]float64, end-first) // from the last position on: of equal scores the later is the better
 	for i := range scores {
 		key := keys[(end-1-i)*dim:][:dim]
 		for h, w := range weights {
-			x := 0.0
+			product := 0.0
 			for j, v := range q[h*dim:][:dim] {
-				x += v * key[j]
+				product += v * key[j]
 			}
-			if s.Index.Even {
+			if x.Even {
 				w = 1
 			}
-			if s.Index.Linear || !(x <= 0) {
-				scores[i] += w * x
+			if x.Linear || !(product <= 0) {
+				scores[i] += w * product
 			}
 		}
 	}
 	chosen := falling(scores)
-	chosen = chosen[:min(len(chosen), s.Index.K, s.Node.Shape[0])]
+	chosen = chosen[:min(len(chosen), x.K, size)]
 	slices.Sort(chosen)
 	for i := len(chosen) - 1; i >= 0; i-- {
 		y = append(y, float64(end-1-chosen[i]))
 	}
-	for range s.Node.Shape[0] - len(chosen) {
+	for range size - len(chosen) {
 		y = append(y, -1)
 	}
 	return y

@@ -146,7 +146,7 @@ func (s *Spec) elementwise(e *Eval, in [][]float64, rows []int) ([]float64, erro
 	case graph.GLU, graph.Act:
 		return s.gated(e, in), nil
 	case graph.ScalePos:
-		return s.scalePos(x, rows), nil
+		return scalePos(s.Node, x, rows, s.Shift), nil
 	case graph.Clamp:
 		return clamp(e, x, s.W)
 	case graph.L2Norm:

@@ -69,12 +69,12 @@ func (s *Spec) positions(e *Eval, rows []int) ([]float64, error) {
 	return y, nil
 }
 
-// scalePos multiplies rows of x by the factors of the positions.
-func (s *Spec) scalePos(x []float64, rows []int) []float64 {
-	a, d := s.Node.Attr.(graph.ScalePosAttr), s.Node.Shape.Size()
+// scalePos multiplies rows of x by the factors that a node has for the positions, plus a shift.
+func scalePos(n *graph.Node, x []float64, rows []int, shift int) []float64 {
+	a, d := n.Attr.(graph.ScalePosAttr), n.Shape.Size()
 	y := make([]float64, len(x))
 	for t, r := range rows {
-		by := rope.Temperature(max(r+s.Shift, 0), a.Beta, a.Every, a.Shift)
+		by := rope.Temperature(max(r+shift, 0), a.Beta, a.Every, a.Shift)
 		for j := range d {
 			y[t*d+j] = x[t*d+j] * by
 		}

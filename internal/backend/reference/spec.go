@@ -32,7 +32,6 @@ type Spec struct {
 
 	Experts   Experts
 	Route     Route
-	Index     Index
 	Rope      Rope
 	Attention Attention
 	Sequence  Sequence
@@ -72,7 +71,7 @@ type Route struct {
 	Leans func(row int, order []int, scores []float64)
 }
 
-// Index is the settings of a Choose. Its store is Attention's.
+// Index is the settings of a Choose.
 type Index struct {
 	K      int
 	Linear bool // whether negative products count
@@ -109,6 +108,7 @@ type Attention struct {
 	Cap            float64                // cap of scores; 0 for none
 	Sinks          *graph.Weight          // scores besides, by head; nil for none
 	Soft           func(scores []float64) // makes weights of scores; nil for softmax
+	Index          Index                  // of a Choose, whose store is the index keys'
 	// Read changes the stored keys and values of count positions, for the query at a position; nil for no change.
 	Read func(e *Eval, k, v []float64, count, at int) (keys, values []float64)
 	// Hides reports whether the query at a position does not see another; nil for none.
@@ -155,7 +155,7 @@ func newSpec(n *graph.Node, stores map[*graph.Node]*graph.Node) *Spec {
 		s.Attention = x
 	}
 	if n.Op == graph.Choose {
-		s.Index.K, s.Attention.Store = n.Shape[0], stores[n]
+		s.Attention.Index.K, s.Attention.Store = n.Shape[0], stores[n]
 	}
 	if groups := Groups(n); groups > 0 {
 		s.Sequence.Scan, s.Sequence.Most = func(h int) int { return h * groups / n.Shape[0] }, n.MostShare()

@@ -236,7 +236,8 @@ func (x *executable) choose(n *graph.Node, in [][]float64, s *backend.Step) ([]f
 		for i := len(keys) / index.Dim; i <= int(p); i++ {
 			keys = append(keys, from.k[from.slot(s.Seqs[t], i)*from.width:][:from.width]...)
 		}
-		y = x.e.Spec(n).best(y, in[0][t*q:][:q], in[1][t*w:][:w], keys, min(index.Skip, int(p)), int(p)+1)
+		y = x.e.Spec(n).Attention.Index.best(y, n.Shape[0], in[0][t*q:][:q], in[1][t*w:][:w], keys,
+			min(index.Skip, int(p)), int(p)+1)
 	}
 	return y, nil
 }

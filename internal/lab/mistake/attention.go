@@ -523,7 +523,7 @@ func fewerPositions(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	for _, k := range Union([]int{(right + 1) / 2, right / 4, right - 1}, []int{512, 1024}) {
 		if k > 0 && k < right {
 			all = append(all, edit(n, fmt.Sprintf("chooses %d positions, not %d", k, right),
-				detail{"k": float64(k), "right": float64(right)}, func(s *reference.Spec) { s.Index.K = k }))
+				detail{"k": float64(k), "right": float64(right)}, func(s *reference.Spec) { s.Attention.Index.K = k }))
 		}
 	}
 	return all
@@ -532,7 +532,7 @@ func fewerPositions(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 // otherScores lists choices by other scores.
 func otherScores(_ *Proposer, n *graph.Node) []*Hypothesis {
 	return []*Hypothesis{edit(n, "counts negative products, too, without ReLU", detail{"score": "linear"},
-		func(s *reference.Spec) { s.Index.Linear = true }),
+		func(s *reference.Spec) { s.Attention.Index.Linear = true }),
 		edit(n, "weighs all heads of the indexer alike", detail{"score": "even"},
-			func(s *reference.Spec) { s.Index.Even = true })}
+			func(s *reference.Spec) { s.Attention.Index.Even = true })}
 }
