@@ -1,5 +1,6 @@
 // The routes that none of the packages knows.
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { checked, root } from './checked.mjs';
 import { answer, caller, model, question } from './asked.mjs';
 
@@ -72,14 +73,34 @@ async function receipts() {
   assert.equal(Buffer.from(receipt.logits, 'base64').length, 8 * receipt.answer.length);
 }
 
+// writeAdapter writes a PEFT folder of rank 1 for the tiny model's first queries.
+function writeAdapter(folder) {
+  const name = 'base_model.model.model.layers.0.self_attn.q_proj.lora_', size = 256;
+  const head = Buffer.from(JSON.stringify(Object.fromEntries(['A', 'B'].map((x, i) =>
+    [`${name}${x}.weight`, { dtype: 'F32', shape: i ? [size, 1] : [1, size], data_offsets: [4 * size * i, 4 * size * (i + 1)] }]))));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(head.length));
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(`${folder}/adapter_config.json`, JSON.stringify({ peft_type: 'LORA', r: 1, lora_alpha: 1, target_modules: ['q_proj'] }));
+  writeFileSync(`${folder}/adapter_model.safetensors`,
+    Buffer.concat([length, head, Buffer.from(new Float32Array(2 * size).fill(0.5).buffer)]));
+}
+
 // An adapter for the tiny model is a model of its own while it is loaded.
 async function adapters() {
   const say = async (path, body) => {
     const r = await checked(root + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
     return [r.status, await r.text()];
   };
-  assert.deepEqual((await say('/v1/load_lora_adapter', { model, lora_name: 'style', lora_path: '../style' }))[0], 404);
-  assert.deepEqual((await say('/v1/unload_lora_adapter', { lora_name: 'style' }))[0], 404);
+  const style = { lora_name: 'style', lora_path: 'style' };
+  writeAdapter(`${process.env.KARAT_LORAS}/style`);
+  assert.equal((await say('/v1/load_lora_adapter', { ...style, model: caller, lora_path: '../style' }))[0], 404);
+  assert.equal((await say('/v1/unload_lora_adapter', { lora_name: 'style' }))[0], 404);
+  const [status, text] = await say('/v1/load_lora_adapter', { ...style, model: caller });
+  assert.equal(status, 200, text);
+  const answer = await post('/v1/completions', { model: 'style', prompt: 'a', max_tokens: 2 });
+  assert.equal(answer.model, 'style');
+  assert.equal((await say('/v1/unload_lora_adapter', { lora_name: 'style' }))[0], 200);
 }
 
 export default [operate, tokens, rerank, free, receipts, adapters];
