@@ -35,13 +35,13 @@ type Options struct {
 }
 
 const (
-	keptBatches = 10_000   // for replays, as in vLLM
+	keptBatches = 10_000   // for subscribers and replays, as in vLLM
 	keptBytes   = 64 << 20 // likewise
 	mostEvents  = 1024     // of a batch
 )
 
-// end is the number at a replay's end.
-var end = []byte{255, 255, 255, 255, 255, 255, 255, 255}
+// last is the number at a replay's end.
+var last = []byte{255, 255, 255, 255, 255, 255, 255, 255}
 
 // Publisher sends events. A Publisher is safe for concurrent use.
 type Publisher struct {
@@ -58,8 +58,9 @@ type Publisher struct {
 
 	sending sync.Mutex // guards the fields below
 	next    uint64     // number of the next batch
-	past    []batch
+	past    []batch    // the last ones before next
 	bytes   int
+	news    chan struct{} // closed by the next batch; nil after the last one
 }
 
 // event is a page of a model, come or gone.
@@ -77,12 +78,13 @@ func New(o Options) (*Publisher, error) {
 	if strings.Contains(o.Pod, "@") {
 		return nil, fmt.Errorf("the name %q has an @, which parts topics", o.Pod)
 	}
-	p := &Publisher{pod: o.Pod, rung: make(chan struct{}, 1), over: make(chan struct{}), now: time.Now}
+	p := &Publisher{pod: o.Pod, rung: make(chan struct{}, 1), over: make(chan struct{}), now: time.Now,
+		news: make(chan struct{})}
 	var err error
 	if p.pub, err = listen(o.Address, "PUB", "SUB", "XSUB"); err != nil {
 		return nil, err
 	}
-	p.pub.serve = p.pub.subscribe
+	p.pub.serve = p.subscribe
 	if o.Replay != "" {
 		if p.replay, err = listen(o.Replay, "ROUTER", "REQ", "DEALER", "ROUTER"); err != nil {
 			p.pub.l.Close()
@@ -91,8 +93,9 @@ func New(o Options) (*Publisher, error) {
 		p.replay.serve = p.sendAgain
 		p.replay.run()
 	}
+	b := p.cleared(0)
+	p.emit(string(b.topic), b.payload)
 	p.pub.run()
-	p.emit("", p.batch([][]byte{text(array(nil, 1), "AllBlocksCleared")}))
 	p.work.Go(func() {
 		for {
 			select {
@@ -107,7 +110,7 @@ func New(o Options) (*Publisher, error) {
 	return p, nil
 }
 
-// Close sends the events left and closes the sockets.
+// Close sends the events left and closes the sockets. Subscribers have a second to read what they lack.
 func (p *Publisher) Close() {
 	p.mu.Lock()
 	if p.closed {
@@ -118,9 +121,13 @@ func (p *Publisher) Close() {
 	p.mu.Unlock()
 	close(p.over)
 	p.work.Wait()
-	p.pub.close()
+	p.sending.Lock()
+	close(p.news)
+	p.news = nil
+	p.sending.Unlock()
+	p.pub.close(lingerTime)
 	if p.replay != nil {
-		p.replay.close()
+		p.replay.close(0)
 	}
 }
 
@@ -157,19 +164,36 @@ func (p *Publisher) flush() {
 
 // emit numbers a batch for the subscribers and for replays.
 func (p *Publisher) emit(topic string, payload []byte) {
-	if topic == "" {
-		topic = "kv@" + p.pod + "@"
-	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	b := batch{[]byte(topic), binary.BigEndian.AppendUint64(nil, p.next), payload}
+	p.past = append(p.past, batch{[]byte(topic), binary.BigEndian.AppendUint64(nil, p.next), payload})
 	p.next++
-	p.past, p.bytes = append(p.past, b), p.bytes+len(payload)
+	p.bytes += len(payload)
 	for len(p.past) > keptBatches || p.bytes > keptBytes {
 		p.bytes -= len(p.past[0].payload)
+		p.past[0] = batch{} // the array stays
 		p.past = p.past[1:]
 	}
-	p.pub.publish(b.topic, b.number, b.payload)
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+// cleared returns a batch that says: the replica keeps nothing.
+func (p *Publisher) cleared(number uint64) batch {
+	return batch{[]byte("kv@" + p.pod + "@"), binary.BigEndian.AppendUint64(nil, number),
+		p.batch([][]byte{text(array(nil, 1), "AllBlocksCleared")})}
+}
+
+// at returns batch n, and the oldest one where n is no longer kept. A batch without a number is yet to come: news tells,
+// and is nil after the last batch.
+func (p *Publisher) at(n uint64) (b batch, news <-chan struct{}) {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if n >= p.next {
+		return batch{}, p.news
+	}
+	first := p.next - uint64(len(p.past))
+	return p.past[max(n, first)-first], nil
 }
 
 // sendAgain answers requests of the replay socket: an empty frame and the number of the first batch wanted. Each answer
@@ -186,18 +210,17 @@ func (p *Publisher) sendAgain(c *conn) error {
 		if flags != 0 || len(body) != 8 {
 			return fmt.Errorf("no request of a replay")
 		}
-		from := binary.BigEndian.Uint64(body)
 		p.sending.Lock()
-		past := p.past
+		end := p.next
 		p.sending.Unlock()
-		for _, b := range past {
-			if binary.BigEndian.Uint64(b.number) >= from {
-				if err := c.sendAll(nil, b.topic, b.number, b.payload); err != nil {
-					return err
-				}
+		for n := binary.BigEndian.Uint64(body); n < end; n++ {
+			b, _ := p.at(n)
+			n = binary.BigEndian.Uint64(b.number)
+			if err := c.sendAll(nil, b.topic, b.number, b.payload); err != nil {
+				return err
 			}
 		}
-		if err := c.sendAll(nil, nil, end, nil); err != nil {
+		if err := c.sendAll(nil, nil, last, nil); err != nil {
 			return err
 		}
 	}
@@ -218,7 +241,7 @@ func (p *Publisher) batch(events [][]byte) []byte {
 func encode(all []event) (events [][]byte) {
 	for len(all) > 0 {
 		n, first := 1, all[0]
-		for n < len(all) && (first.Tokens == nil) == (all[n].Tokens == nil) &&
+		for n < len(all) && len(first.Tokens) == len(all[n].Tokens) &&
 			(first.Tokens == nil || all[n].Parent == all[n-1].Hash && all[n].Adapter == first.Adapter &&
 				all[n].Of == first.Of) {
 			n++
@@ -306,9 +329,9 @@ const (
 	mostConns     = 64      // of a socket; more are closed at once
 	mostFrame     = 1 << 10 // bytes of a client's frame
 	mostTopics    = 64      // subscriptions of a client
-	mostQueued    = 10_000  // messages waiting for a subscriber; later messages are lost
 	handshakeTime = 10 * time.Second
 	sendTime      = 30 * time.Second
+	lingerTime    = time.Second
 )
 
 // socket is a listening socket of a type, with a goroutine for each connection.
@@ -326,9 +349,12 @@ type socket struct {
 // conn is a connection after the handshake.
 type conn struct {
 	net.Conn
-	in     *bufio.Reader
-	topics [][]byte      // of a subscriber; guarded by the socket's mu
-	queue  chan [][]byte // messages to a subscriber
+	in *bufio.Reader
+
+	mu     sync.Mutex // guards the fields below, of a subscriber
+	topics [][]byte
+	next   uint64        // number of the batch to send next
+	asked  chan struct{} // rung by a subscription
 }
 
 func (s *socket) run() {
@@ -343,7 +369,7 @@ func (s *socket) run() {
 				time.Sleep(100 * time.Millisecond)
 				continue
 			}
-			x := &conn{Conn: c, in: bufio.NewReader(c), queue: make(chan [][]byte, mostQueued)}
+			x := newConn(c)
 			s.mu.Lock()
 			if s.conns == nil || len(s.conns) >= mostConns {
 				s.mu.Unlock()
@@ -369,15 +395,23 @@ func (s *socket) drop(c *conn) {
 	c.Close()
 }
 
-func (s *socket) close() {
+// close ends the connections that have not ended by themselves in a time.
+func (s *socket) close(after time.Duration) {
 	s.l.Close()
-	s.mu.Lock()
-	for c := range s.conns {
-		c.Close()
-	}
-	s.conns = nil
-	s.mu.Unlock()
+	t := time.AfterFunc(after, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.conns {
+			c.Close()
+		}
+		s.conns = nil
+	})
 	s.work.Wait()
+	t.Stop()
+}
+
+func newConn(c net.Conn) *conn {
+	return &conn{Conn: c, in: bufio.NewReaderSize(c, mostFrame), asked: make(chan struct{}, 1)}
 }
 
 // shake exchanges greetings and READY.
@@ -482,35 +516,15 @@ func (c *conn) sendAll(frames ...[]byte) error {
 	return nil
 }
 
-// publish hands a message to the subscribers of the first frame.
-func (s *socket) publish(frames ...[]byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		if slices.ContainsFunc(c.topics, func(t []byte) bool { return bytes.HasPrefix(frames[0], t) }) {
-			select {
-			case c.queue <- frames:
-			default: // the numbers show the gap, and a replay fills the gap
-			}
-		}
-	}
-}
-
-// subscribe serves a subscriber, whose messages are subscriptions.
-func (s *socket) subscribe(c *conn) error {
+// subscribe serves a subscriber, whose messages are subscriptions. A subscriber gets the kept batches from the first on
+// by each subscription: a router that connects again, perhaps to a new process, has missed some, and must forget what is
+// no longer kept.
+func (p *Publisher) subscribe(c *conn) error {
 	over := make(chan struct{})
 	defer close(over)
-	s.work.Go(func() {
+	p.pub.work.Go(func() {
 		defer c.Close()
-		for {
-			select {
-			case <-over:
-				return
-			case m := <-c.queue:
-				if c.sendAll(m...) != nil {
-					return
-				}
-			}
+		for p.sendNext(c, over) {
 		}
 	})
 	for {
@@ -518,29 +532,77 @@ func (s *socket) subscribe(c *conn) error {
 		if err != nil {
 			return err
 		}
-		verb, topic := byte(2), []byte(nil) // neither, as a PING
-		switch {
-		case flags&more != 0:
-			return errors.New("a subscription of several frames")
-		case flags&command != 0: // of ZMTP 3.1
-			for name, v := range map[string]byte{"\x09SUBSCRIBE": 1, "\x06CANCEL": 0} {
-				if t, is := bytes.CutPrefix(body, []byte(name)); is {
-					verb, topic = v, t
-				}
-			}
-		case len(body) > 0:
-			verb, topic = body[0], body[1:]
+		verb, topic, err := subscription(flags, body)
+		if err != nil {
+			return err
 		}
-		s.mu.Lock()
+		c.mu.Lock()
 		i := slices.IndexFunc(c.topics, func(t []byte) bool { return bytes.Equal(t, topic) })
 		switch {
-		case verb == 1 && len(c.topics) < mostTopics:
-			c.topics = append(c.topics, topic)
+		case verb == 1 && len(c.topics) == mostTopics:
+			c.mu.Unlock()
+			return fmt.Errorf("more than %d subscriptions", mostTopics)
+		case verb == 1:
+			c.topics, c.next = append(c.topics, topic), 0
+			select {
+			case c.asked <- struct{}{}:
+			default:
+			}
 		case verb == 0 && i >= 0:
 			c.topics = slices.Delete(c.topics, i, i+1)
 		}
-		s.mu.Unlock()
+		c.mu.Unlock()
 	}
+}
+
+// sendNext sends a subscriber the next batch, or waits for one, and reports whether to go on. A subscriber without
+// batches that are kept no longer is told to forget all: pages have gone unsaid.
+func (p *Publisher) sendNext(c *conn, over <-chan struct{}) bool {
+	c.mu.Lock()
+	n := c.next
+	c.mu.Unlock()
+	b, news := p.at(n)
+	if b.number == nil {
+		if news == nil {
+			return false
+		}
+		select {
+		case <-news:
+		case <-c.asked:
+		case <-over:
+			return false
+		}
+		return true
+	}
+	at := binary.BigEndian.Uint64(b.number)
+	if at > n { // the next round sends b
+		at--
+		b = p.cleared(at)
+	}
+	c.mu.Lock()
+	wanted := slices.ContainsFunc(c.topics, func(t []byte) bool { return bytes.HasPrefix(b.topic, t) })
+	if c.next == n {
+		c.next = at + 1
+	}
+	c.mu.Unlock()
+	return !wanted || c.sendAll(b.topic, b.number, b.payload) == nil
+}
+
+// subscription reads a subscriber's message. Its verb is 1 to subscribe, 0 to cancel, and 2 for anything else, as PING.
+func subscription(flags byte, body []byte) (verb byte, topic []byte, err error) {
+	switch {
+	case flags&more != 0:
+		return 0, nil, errors.New("a subscription of several frames")
+	case flags&command != 0: // of ZMTP 3.1
+		for name, verb := range map[string]byte{"\x09SUBSCRIBE": 1, "\x06CANCEL": 0} {
+			if topic, is := bytes.CutPrefix(body, []byte(name)); is {
+				return verb, topic, nil
+			}
+		}
+	case len(body) > 0:
+		return body[0], body[1:], nil
+	}
+	return 2, nil, nil
 }
 
 // listen opens a socket at an address as tcp://*:5557 or tcp://127.0.0.1:0.

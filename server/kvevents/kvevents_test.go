@@ -64,7 +64,8 @@ func dial(t testing.TB, s *socket, kind, to string) *conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	x := &conn{Conn: c, in: bufio.NewReaderSize(c, 16)}
+	x := newConn(c)
+	x.in = bufio.NewReaderSize(c, 16)
 	if err := x.shake(kind, []string{to}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,9 @@ func (p *Publisher) subscribed(n int) {
 		p.pub.mu.Lock()
 		topics := 0
 		for c := range p.pub.conns {
+			c.mu.Lock()
 			topics += len(c.topics)
+			c.mu.Unlock()
 		}
 		p.pub.mu.Unlock()
 		if topics == n {
@@ -150,6 +153,7 @@ func TestEvents(t *testing.T) {
 	p.mu.Unlock()
 	p.flush()
 
+	wantCleared(t, sub.message(t), 0)
 	got := sub.message(t)
 	if topic := string(got[0]); topic != "kv@10.0.0.7:8080@m" || binary.BigEndian.Uint64(got[1]) != 1 || len(got) != 3 {
 		t.Errorf("%q, %x, %d frames", topic, got[1], len(got))
@@ -181,7 +185,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("from %d: another batch, %q", from, m)
 			}
 		}
-		if m := again.message(t); len(m) != 4 || string(m[2]) != string(end) || len(m[3]) > 0 {
+		if m := again.message(t); len(m) != 4 || string(m[2]) != string(last) || len(m[3]) > 0 {
 			t.Errorf("from %d: the end is %q", from, m)
 		}
 	}
@@ -241,21 +245,109 @@ func TestHostile(t *testing.T) {
 	sub.send(0, []byte("\x01"))
 	p.subscribed(1)
 	p.Add("m", page(1, 0, 1))
+	wantCleared(t, sub.message(t), 0)
 	if m := sub.message(t); string(m[0]) != "kv@10.0.0.7:8080@m" {
 		t.Errorf("%q", m)
 	}
 }
 
-// TestSlow wants a subscriber that reads nothing to hold up nobody, and to find a gap later.
-func TestSlow(t *testing.T) {
-	s := &socket{conns: map[*conn]bool{}}
-	slow := &conn{topics: [][]byte{nil}, queue: make(chan [][]byte, 2)}
-	s.conns[slow] = true
-	for i := range byte(4) {
-		s.publish(nil, []byte{i})
+// wantCleared wants a batch of a number that says: the replica keeps nothing.
+func wantCleared(t testing.TB, m [][]byte, number uint64) {
+	t.Helper()
+	v, _ := unpack(t, m[2])
+	if n := binary.BigEndian.Uint64(m[1]); n != number || string(m[0]) != "kv@10.0.0.7:8080@" ||
+		!reflect.DeepEqual(v.([]any)[1], []any{[]any{"AllBlocksCleared"}}) {
+		t.Errorf("batch %d of %s: %v, want AllBlocksCleared of number %d", n, m[0], v, number)
 	}
-	if n := len(slow.queue); n != 2 {
-		t.Errorf("%d messages wait, want 2", n)
+}
+
+// TestLate wants a subscriber that comes late, or again, to be told of all batches kept. Where some are lost, it is
+// told first to forget all.
+func TestLate(t *testing.T) {
+	p := start(t)
+	for i := range byte(3) {
+		p.emit("kv@10.0.0.7:8080@m", p.batch(encode([]event{{"", page(i, 0, 1)}})))
+	}
+	sub := dial(t, p.pub, "SUB", "PUB")
+	sub.send(0, []byte("\x01kv@"))
+	for again := range 2 {
+		wantCleared(t, sub.message(t), 0)
+		for want := range uint64(3) {
+			if n := binary.BigEndian.Uint64(sub.message(t)[1]); n != 1+want {
+				t.Errorf("batch %d, want %d", n, 1+want)
+			}
+		}
+		if again == 0 {
+			sub.send(0, []byte("\x01kv@10"))
+		}
+	}
+	p.sending.Lock()
+	p.past = p.past[2:] // as after many more
+	p.sending.Unlock()
+	sub = dial(t, p.pub, "SUB", "PUB")
+	sub.send(0, []byte("\x01kv@"))
+	wantCleared(t, sub.message(t), 1)
+	if n := binary.BigEndian.Uint64(sub.message(t)[1]); n != 2 {
+		t.Errorf("batch %d, want 2", n)
+	}
+}
+
+// TestSlow wants a subscriber that reads nothing to hold up nobody and no memory, and to be told later to forget.
+func TestSlow(t *testing.T) {
+	p := start(t)
+	sub := dial(t, p.pub, "SUB", "PUB")
+	sub.send(0, []byte("\x01kv@"))
+	p.subscribed(1)
+	large := make([]byte, 1<<20)
+	for range 200 {
+		p.emit("kv@10.0.0.7:8080@m", large)
+	}
+	p.sending.Lock()
+	held := 0
+	for _, b := range p.past[:cap(p.past)] {
+		held += len(b.payload)
+	}
+	p.sending.Unlock()
+	if held > keptBytes {
+		t.Errorf("%d bytes are held", held)
+	}
+	next, gap := uint64(0), false
+	for next <= 200 {
+		m := sub.message(t)
+		n := binary.BigEndian.Uint64(m[1])
+		if n != next {
+			wantCleared(t, m, n)
+			gap = true
+		}
+		next = n + 1
+	}
+	if !gap {
+		t.Error("no gap, though the batches do not fit the memory")
+	}
+}
+
+// TestClose wants all events before Close to arrive.
+func TestClose(t *testing.T) {
+	p := start(t)
+	sub := dial(t, p.pub, "SUB", "PUB")
+	sub.send(0, []byte("\x01kv@"))
+	p.subscribed(1)
+	const n = 1000
+	for i := range n {
+		p.Add(fmt.Sprint("m", i%2), page(byte(i), 0, int32(i)))
+	}
+	p.Close()
+	for want := range uint64(n + 1) {
+		if got := binary.BigEndian.Uint64(sub.message(t)[1]); got != want {
+			t.Fatalf("batch %d, want %d", got, want)
+		}
+	}
+}
+
+// TestSizes wants pages of different sizes to be events of their own.
+func TestSizes(t *testing.T) {
+	if all := encode([]event{{"", page(1, 0, 1, 2)}, {"", page(2, 1, 3)}}); len(all) != 2 {
+		t.Errorf("%d events", len(all))
 	}
 }
 
