@@ -34,6 +34,7 @@ func (m *Model) LoadAdapter(ctx context.Context, a Adapter) (print string, err e
 	m.adapted.Lock()
 	defer m.adapted.Unlock()
 	m.opened.Adapters = append(slices.Clip(m.opened.Adapters), p)
+	m.adapted.changes++
 	return hex.EncodeToString(p.Hash[:8]), nil
 }
 
@@ -48,6 +49,7 @@ func (m *Model) UnloadAdapter(name string) error {
 		return fmt.Errorf("no adapter %q is loaded", name)
 	}
 	m.opened.Adapters = left
+	m.adapted.changes++
 	return nil
 }
 
@@ -74,11 +76,13 @@ type CachePage struct {
 // WatchCache calls see for pages of the KV cache coming and going from now on, in order. see must return at once, and
 // must not use the model. The model's Close tells the end of all pages. A later WatchCache replaces see.
 func (m *Model) WatchCache(see func(CachePage)) {
-	var last engine.Origin
-	name := m.adapterName("")
+	last, changes, name := "", -1, "" // the name stays until a change of the adapters
 	engine.Watch(m.opened.Engine, func(e kv.Event, o engine.Origin) {
-		if o.Adapters != last.Adapters {
-			last, name = o, m.adapterName(o.Adapters)
+		m.adapted.Lock()
+		now := m.adapted.changes
+		m.adapted.Unlock()
+		if o.Adapters != last || now != changes {
+			last, changes, name = o.Adapters, now, m.adapterName(o.Adapters)
 		}
 		of := o.Rows + o.Salt
 		if of != "" {

@@ -146,3 +146,41 @@ func TestWatchCache(t *testing.T) {
 		t.Errorf("after Close %d pages are there, %d have gone", len(there), gone)
 	}
 }
+
+// TestWatchRenamed wants pages told under the name that requests have for the adapter now.
+func TestWatchRenamed(t *testing.T) {
+	m, err := karat.Load(t.Context(), demo, karat.Options{Context: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	name, seen := "", 0
+	m.WatchCache(func(p karat.CachePage) {
+		if seen++; name != "" && p.Adapter != name {
+			t.Errorf("a page of %q, want %q", p.Adapter, name)
+		}
+	})
+	path := peftFolder(t, 0.05)
+	for i, as := range []string{"first", "second"} {
+		if _, err := m.LoadAdapter(t.Context(), karat.Adapter{Name: as, Path: path}); err != nil {
+			t.Fatal(err)
+		}
+		name = as
+		prompt := make([]int, 100)
+		for j := range prompt {
+			prompt[j] = 20 + 100*i + j
+		}
+		for _, err := range m.GenerateIDs(t.Context(), prompt, karat.GenerateOptions{MaxTokens: 1,
+			Adapters: map[string]float64{as: 1}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.UnloadAdapter(as); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if name = ""; seen != 2 {
+		t.Errorf("%d pages, want 2", seen)
+	}
+}

@@ -166,6 +166,7 @@ type Model struct {
 	adapted struct { // opened.Adapters
 		turn       sync.Mutex // held by LoadAdapter
 		sync.Mutex            // guards the list, which is never changed itself
+		changes    int        // of the list
 	}
 
 	split struct { // the heads of nodes' values, found at the first use

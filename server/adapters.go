@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,16 +79,29 @@ func (p *pool) adaptersOf(e *entry) (all []*tuned) {
 	return all
 }
 
-// tune gives adapters to a model loaded anew.
-func (p *pool) tune(ctx context.Context, e *entry, m *karat.Model) {
+// tune gives adapters to a model loaded anew, and returns them.
+func (p *pool) tune(ctx context.Context, e *entry, m *karat.Model) (all []*tuned) {
 	for _, t := range p.adaptersOf(e) {
 		if _, err := m.LoadAdapter(ctx, karat.Adapter{Name: t.name, Path: t.path}); err != nil {
 			p.log.Error("adapter not loaded", "adapter", t.name, "model", e.Name, "error", err.Error())
 			p.mu.Lock()
 			p.tuned = slices.DeleteFunc(p.tuned, func(x *tuned) bool { return x == t })
 			p.mu.Unlock()
+			continue
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// untune takes adapters of tune away that were unloaded meanwhile. The caller holds mu.
+func (p *pool) untune(m *served) {
+	for _, t := range m.tuned {
+		if t.uses == 0 && (t.gone || !slices.Contains(p.tuned, t)) {
+			m.model.UnloadAdapter(t.name) // never an error: nobody else has unloaded the adapter
 		}
 	}
+	m.tuned = nil
 }
 
 // readAdapter returns the name in a request to load or unload an adapter.
@@ -96,6 +110,10 @@ func readAdapter(x *exchange) (*fields, string) {
 	if len(x.s.o.AdapterFolders) == 0 {
 		throw(refuse(http.StatusNotFound, "no_adapters", "",
 			"This server loads no adapters: it was started without "+"--lora-folder FOLDER"))
+	}
+	if k := x.who.key; k != nil && k.Routes == nil && len(x.s.gate.keys) > 1 {
+		throw(refuse(http.StatusForbidden, "insufficient_permissions", "", "Adapters come and go for all callers, so "+
+			"the key %q needs this route in its routes=", k.Name))
 	}
 	f := x.body()
 	name := f.needText("lora_name")
@@ -125,8 +143,8 @@ func loadAdapter(x *exchange) any {
 		return bad("lora_name", "The lora adapter %q has already been loaded", name)
 	case there >= 0:
 		p.mu.Unlock()
-		return refuse(http.StatusConflict, "", "lora_name", "Requests still run with the adapter %q: try again later",
-			name)
+		return refuse(http.StatusConflict, "", "lora_name", "The adapter %q is being loaded, or requests still "+
+			"run with it: try again later", name)
 	case len(p.tuned) >= maxAdapters:
 		p.mu.Unlock()
 		return bad("lora_name", "This server has %d adapters, and takes no more: unload one", maxAdapters)
@@ -179,7 +197,8 @@ func sayText(x *exchange, text string) any {
 }
 
 // adapterPath returns the real path of an adapter in one of the allowed folders. Nothing outside of the folders is
-// looked at, and links do not lead out.
+// looked at, and links do not lead out, of a folder's files neither. Whoever writes into the folders is trusted: a link
+// made later is followed.
 func adapterPath(folders []string, asked string) string {
 	for _, folder := range folders {
 		path := filepath.Clean(asked)
@@ -191,7 +210,14 @@ func adapterPath(folders []string, asked string) string {
 		}
 		root, err := filepath.EvalSymlinks(folder)
 		real, fault := filepath.EvalSymlinks(path)
-		if cmp.Or(err, fault) == nil && isWithin(root, real) {
+		if cmp.Or(err, fault) != nil || !isWithin(root, real) {
+			continue
+		}
+		files, _ := os.ReadDir(real) // of a file: none
+		if !slices.ContainsFunc(files, func(f os.DirEntry) bool {
+			to, err := filepath.EvalSymlinks(filepath.Join(real, f.Name()))
+			return err != nil || !isWithin(root, to)
+		}) {
 			return real
 		}
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/dev/adaptertest"
 )
 
@@ -122,5 +124,82 @@ func TestRender(t *testing.T) {
 	_, answer, _ = c.do("POST", "/v1/completions/render", `{"model":"demo","prompt":["The sky","The sea"]}`)
 	if err := json.Unmarshal([]byte(answer), &texts); err != nil || len(texts) != 2 || slices.Equal(texts[0].Tokens, texts[1].Tokens) {
 		t.Error(answer)
+	}
+}
+
+// TestLoraKeys wants adapters, which are for all callers, to be a right that a key among several must name.
+func TestLoraKeys(t *testing.T) {
+	folder := t.TempDir()
+	if err := adaptertest.Write(t.Context(), folder, demoFile, 0.5); err != nil {
+		t.Fatal(err)
+	}
+	const load, unload = `{"lora_name":"a","lora_path":"x"}`, `{"lora_name":"a"}`
+	more := Key{Name: "more", Secret: "secret-of-more"}
+	for name, x := range map[string]struct {
+		keys []Key
+		want int // 404 for a path that is none
+	}{
+		"a single key":  {[]Key{{Name: "one", Secret: secret}}, 404},
+		"of several":    {[]Key{{Name: "one", Secret: secret}, more}, 403},
+		"by its routes": {[]Key{{Name: "one", Secret: secret, Routes: []string{"/v1/*"}}, more}, 404},
+	} {
+		c := serve(t, demo(t), Options{AdapterFolders: []string{folder}, Keys: x.keys}).withKey(secret)
+		for path, body := range map[string]string{"/v1/load_lora_adapter": load, "/v1/unload_lora_adapter": unload} {
+			if status, answer, _ := c.do("POST", path, body); status != x.want {
+				t.Errorf("%s: %s: %d %s, want %d", name, path, status, answer, x.want)
+			}
+		}
+	}
+}
+
+// TestUnloadInLoad wants an adapter unloaded while its model is loaded anew to be gone, and its name free.
+func TestUnloadInLoad(t *testing.T) {
+	folder := t.TempDir()
+	if err := adaptertest.Write(t.Context(), folder, demoFile, 0.5); err != nil {
+		t.Fatal(err)
+	}
+	l := loads{t: t}
+	c := serveAll(t, Options{Models: []Model{l.model("demo"), l.model("b")}, Loaded: 1, AdapterFolders: []string{filepath.Dir(folder)}})
+	do := func(path, body string) {
+		t.Helper()
+		if status, answer, _ := c.do("POST", path, body); status != 200 {
+			t.Fatalf("%s: %d %s", path, status, answer)
+		}
+	}
+	load := `{"model":"demo","lora_name":"a","lora_path":"` + filepath.Base(folder) + `"}`
+	do("/v1/load_lora_adapter", load)
+	do("/v1/completions", `{"model":"b","prompt":"The sky","max_tokens":1}`) // in demo's place
+	open := c.s.pool.open
+	c.s.pool.open = func(ctx context.Context, e *entry, m *karat.Model) (*served, error) {
+		x, err := open(ctx, e, m)
+		do("/v1/unload_lora_adapter", `{"lora_name":"a"}`)
+		return x, err
+	}
+	do("/v1/completions", `{"model":"demo","prompt":"The sky","max_tokens":1}`)
+	c.s.pool.open = open
+	do("/v1/load_lora_adapter", load)
+}
+
+// TestLoraLinks wants nothing of a folder with a link out to be read, and no word of where the link leads.
+func TestLoraLinks(t *testing.T) {
+	dir := t.TempDir()
+	folder, style := filepath.Join(dir, "allowed"), filepath.Join(dir, "allowed", "style")
+	if err := os.MkdirAll(style, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := adaptertest.Write(t.Context(), style, demoFile, 0.5); err != nil {
+		t.Fatal(err)
+	}
+	weights := filepath.Join(style, "adapter_model.safetensors")
+	if err := os.Rename(weights, filepath.Join(dir, "secret-place")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "secret-place"), weights); err != nil {
+		t.Fatal(err)
+	}
+	c := serve(t, demo(t), Options{AdapterFolders: []string{folder}})
+	status, answer, _ := c.do("POST", "/v1/load_lora_adapter", `{"lora_name":"a","lora_path":"style"}`)
+	if status != 404 || strings.Contains(answer, "secret-place") || strings.Contains(answer, dir) {
+		t.Errorf("%d %s", status, answer)
 	}
 }

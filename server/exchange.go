@@ -56,6 +56,7 @@ type served struct {
 	ends    []int    // tokens at the end of an answer in the chat template
 	watch   watch
 	counts  *counts
+	tuned   []*tuned // until the end of the load
 }
 
 // gate knows the callers of the server, and the hosts that it calls.

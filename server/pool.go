@@ -180,6 +180,9 @@ func (p *pool) load(e *entry, l *load, own chan struct{}) {
 	now, err := p.loadOne(e)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if now != nil {
+		p.untune(now)
+	}
 	e.now, e.loading, l.err = now, nil, err
 	close(l.done)
 }

@@ -149,7 +149,7 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 		return nil, err
 	}
 	x.print = "karat_" + x.print
-	s.pool.tune(ctx, e, m)
+	x.tuned = s.pool.tune(ctx, e, m)
 	if see := s.o.Cache; see != nil {
 		m.WatchCache(func(p karat.CachePage) { see(e.Name, p) })
 	}
