@@ -65,11 +65,11 @@ func (m *Model) adapters() []backend.Part {
 type CachePage struct {
 	Hash   [32]byte // of the page's tokens, all before, and everything else behind the values
 	Parent [32]byte // of the page before; zero for a first page
-	Tokens []int32  // nil for a page found no longer; not to be kept
+	Tokens []int32  // nil for a page found no longer; below 0 for rows of pictures; not to be kept
 	// Adapter is a request's single adapter, chosen by a factor of 1, or a hash of the request's adapters. "" is the
 	// model's default, "none" no adapter where there is a default.
 	Adapter string
-	// Of tells apart the pages of pictures and of callers with a PrivateCache; "" is text open to all.
+	// Of tells apart the pages of callers with a PrivateCache, and of pictures without Tokens of their own.
 	Of string
 }
 

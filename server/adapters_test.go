@@ -152,6 +152,22 @@ func TestLoraKeys(t *testing.T) {
 	}
 }
 
+// TestCacheOfKeys wants routers, who know nothing of keys, to find the pages of a single key's requests. Those of several
+// keys are each key's own.
+func TestCacheOfKeys(t *testing.T) {
+	one, two := Key{Name: "one", Secret: secret}, Key{Name: "two", Secret: "secret-of-two"}
+	for _, keys := range [][]Key{nil, {one}, {one, two}} {
+		of := make(chan string, 100)
+		l := loads{t: t} // since pages kept before are not told
+		c := serveAll(t, Options{Models: []Model{l.model("demo")}, Keys: keys,
+			Cache: func(_ string, p karat.CachePage) { of <- p.Of }}).withKey(secret)
+		c.post("/v1/completions", `{"prompt":"`+strings.Repeat("The sky is blue. ", 20)+`","max_tokens":1}`)
+		if of := <-of; (of == "") != (len(keys) < 2) {
+			t.Errorf("%d keys: a page of %q", len(keys), of)
+		}
+	}
+}
+
 // TestUnloadInLoad wants an adapter unloaded while its model is loaded anew to be gone, and its name free.
 func TestUnloadInLoad(t *testing.T) {
 	folder := t.TempDir()

@@ -153,7 +153,7 @@ type caller struct {
 }
 
 func (c *caller) caller() karat.Caller {
-	k := karat.Caller{Key: c.name, PrivateCache: c.name != ""}
+	k := karat.Caller{Key: c.name, PrivateCache: c.key != nil && !c.key.alone}
 	if c.late {
 		k.Priority = -1
 	}
@@ -177,6 +177,7 @@ type keyring []*keyUse
 type keyUse struct {
 	Key      // without the secret
 	hash     [sha256.Size]byte
+	alone    bool // on the server
 	requests bucket
 	tokens   bucket
 	lines    bucket // of batches
@@ -187,8 +188,9 @@ func newKeyring(keys []Key) (ring keyring, err error) {
 		if err := k.check(keys[:i]); err != nil {
 			return nil, fmt.Errorf("key %d: %w", i, err)
 		}
-		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), requests: newBucket(k.Requests),
-			tokens: newBucket(k.Tokens), lines: newBucket(k.Lines)}
+		u := &keyUse{Key: k, hash: sha256.Sum256([]byte(k.Secret)), alone: len(keys) == 1,
+			requests: newBucket(k.Requests),
+			tokens:   newBucket(k.Tokens), lines: newBucket(k.Lines)}
 		u.Secret = ""
 		ring = append(ring, u)
 	}
