@@ -73,7 +73,7 @@ type Store struct {
 	Layer  int `json:"layer"`
 	Heads  int `json:"heads"`
 	Dim    int `json:"dim"`
-	Values int `json:"values"` // elements of a value
+	Values int `json:"values"` // elements of a value; 0 of an indexer's keys
 	Window int `json:"window"` // 0 is all positions
 	From   int `json:"from"`
 	To     int `json:"to,omitempty"` // 0 is File.Held
@@ -175,7 +175,7 @@ func (f *File) check() error {
 		return fmt.Errorf("held %d of %d tokens", f.Held, len(f.Tokens))
 	}
 	for i, s := range f.Stores {
-		if s.Heads < 1 || s.Dim < 1 || s.Values < 1 || s.Heads > maxSize || s.Dim > maxSize || s.Values > maxSize ||
+		if s.Heads < 1 || s.Dim < 1 || s.Values < 0 || s.Heads > maxSize || s.Dim > maxSize || s.Values > maxSize ||
 			s.Window < 0 || s.Window > maxTokens || s.From < 0 || s.From > f.Held || s.To != 0 && s.To < s.From ||
 			s.To > f.Held || s.Narrow && (s.From%pageSize != 0 || s.To%pageSize != 0 || s.To == 0) {
 			return fmt.Errorf("store %d: %+v", i, s.shape())

@@ -12,7 +12,8 @@ import (
 
 func sample() *File {
 	return &File{Program: "karat", Model: "abc", Element: 2, Tokens: []int32{2, 5, 7}, Held: 2,
-		Stores: []Store{{Layer: 0, Heads: 1, Dim: 2, Values: 2, Data: bytes.Repeat([]byte{1}, 16)}, {Layer: 1, Heads: 1, Dim: 2, Values: 1, Window: 1, From: 1, Data: bytes.Repeat([]byte{2}, 6)}},
+		Stores: []Store{{Layer: 0, Heads: 1, Dim: 2, Values: 2, Data: bytes.Repeat([]byte{1}, 16)}, {Layer: 1, Heads: 1, Dim: 2, Values: 1, Window: 1, From: 1, Data: bytes.Repeat([]byte{2}, 6)},
+			{Layer: 1, Heads: 1, Dim: 3, Data: bytes.Repeat([]byte{3}, 12)}},
 		States: []State{{Size: 1, Row: 2, Rows: 2, Data: bytes.Repeat([]byte{1, 2, 3, 4}, 5)}}}
 }
 
@@ -61,7 +62,7 @@ func TestA14Tampered(t *testing.T) {
 	header := string(body[16 : 16+n])
 	for _, x := range [][2]string{
 		{`"held":2`, `"held":3`}, {`"held":2`, `"held":-1`}, {`"held":2`, `"held":99999999`}, {`"heads":1`, `"heads":1048576`}, {`"dim":2`, `"dim":9223372036854775807`},
-		{`"dim":2`, `"dim":0`}, {`"from":1`, `"from":3`}, {`"from":1`, `"from":-1`}, {`"size":1`, `"size":2`}, {`"size":1`, `"size":-1`}, {`"size":1`, `"size":4611686018427387905`}, {`"rows":2`, `"rows":3`}, {`"rows":2`, `"rows":0`}, {`"row":2`, `"row":4611686018427387905`},
+		{`"dim":2`, `"dim":0`}, {`"values":1`, `"values":-1`}, {`"values":0`, `"values":1`}, {`"from":1`, `"from":3`}, {`"from":1`, `"from":-1`}, {`"size":1`, `"size":2`}, {`"size":1`, `"size":-1`}, {`"size":1`, `"size":4611686018427387905`}, {`"rows":2`, `"rows":3`}, {`"rows":2`, `"rows":0`}, {`"row":2`, `"row":4611686018427387905`},
 		{`"element_bytes":2`, `"element_bytes":1`}, {`"element_bytes":2`, `"element_bytes":4`}, {`"tokens":[2,5,7]`, `"tokens":[]`}, {`"program"`, `"programme"`}, {`"window":1`, `"window":-1`},
 	} {
 		changed := strings.Replace(header, x[0], x[1], 1)
