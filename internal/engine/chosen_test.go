@@ -46,6 +46,9 @@ func TestPrefixChosen(t *testing.T) {
 						t.Errorf("sequence %d, after others took its room: other bits", i)
 					}
 				}
+				if got, most := little.CacheBytes(), backend.CacheBytes(g, n, 96, size, kv == cpu.KVQ8); got != most {
+					t.Errorf("one sequence's room of %d bytes has pages of %d", most, got)
+				}
 				text := ids(wide.VocabSize(), n, 0)
 				for _, held := range []int{1, 20, 64, 129, 250} {
 					s, to := wide.NewSequence(), little.NewSequence()

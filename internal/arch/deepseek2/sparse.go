@@ -33,10 +33,12 @@ func indexed(name, title string, t family.Type) family.Family {
 	f.Layers.Kinds = map[string]string{"deepseek_sparse_attention": family.FullAttention}
 	f.Idle = append(slices.Clip(f.Idle), "scoring_func", "index_topk_freq", "index_skip_topk_offset",
 		"index_topk_pattern", "index_share_for_mtp_iteration", "moe_router_dtype")
-	for _, key := range []string{"index_topk", "index_n_heads", "index_head_dim"} {
-		f.Limits = append(slices.Clip(f.Limits), family.Limit{Key: key, Min: 1, Max: 1 << 24,
-			Rule: family.Required | family.Whole})
-	}
+	must := family.Required | family.Whole // no tensor has index_topk, the length of a value of every row
+	f.Limits = append(slices.Clip(f.Limits), family.Limit{Key: "index_topk", Min: 1, Max: 1 << 14, Rule: must},
+		family.Limit{Key: "index_n_heads", Min: 1, Max: 1 << 16, Rule: must},
+		family.Limit{Key: "index_head_dim", Min: 2, Max: 1 << 14, Rule: must},
+		family.Limit{Key: "index_topk_freq", Min: 0, Max: family.MaxLayers, Rule: family.Whole},
+		family.Limit{Key: "index_skip_topk_offset", Min: 0, Max: family.MaxLayers, Rule: family.Whole})
 	f.Keys = append(slices.Clip(f.Keys), family.Key{Setting: "index_n_heads", GGUF: "attention.indexer.head_count"},
 		family.Key{Setting: "index_head_dim", GGUF: "attention.indexer.key_length"},
 		family.Key{Setting: "index_topk", GGUF: "attention.indexer.top_k"})
@@ -72,18 +74,19 @@ func glm() family.Family {
 	return f
 }
 
-// share fills the kinds of indexers: full in every so many layers, with a number of the first.
+// share fills the kinds of indexers: by the pattern's letters, else full in every so many layers, with a number of the
+// first.
 func share(s family.Settings, every, first int) {
 	if s["indexer_types"] != nil {
 		return
 	}
+	pattern, given := s["index_topk_pattern"].(string)
+	for i := 0; !given && i < min(s.Int("num_hidden_layers"), family.MaxLayers); i++ {
+		pattern += string("FS"[min(max(i-first+1, 0)%every, 1)])
+	}
 	var types []any
-	for i := range min(s.Int("num_hidden_layers"), family.MaxLayers) {
-		kind := "shared"
-		if max(i-first+1, 0)%every == 0 {
-			kind = "full"
-		}
-		types = append(types, kind)
+	for _, letter := range pattern {
+		types = append(types, map[rune]any{'F': "full", 'S': "shared"}[letter])
 	}
 	s["indexer_types"] = types
 }
