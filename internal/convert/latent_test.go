@@ -230,8 +230,10 @@ func shorter(t *testing.T, src string, layers int) string {
 	}
 	config["num_hidden_layers"] = layers - 1
 	config["num_nextn_predict_layers"], config["mtp_num_hidden_layers"] = 1, 1
-	if types, ok := config["layer_types"].([]any); ok {
-		config["layer_types"] = types[:layers-1]
+	for _, key := range []string{"layer_types", "mlp_layer_types", "indexer_types"} {
+		if types, ok := config[key].([]any); ok {
+			config[key] = types[:layers-1]
+		}
 	}
 	if b, err = json.Marshal(config); err == nil {
 		err = os.WriteFile(path, b, 0o666)

@@ -108,7 +108,8 @@ func TestHeadDrafts(t *testing.T) {
 			if a, b := printed(t, plainGraph), printed(t, g.Model); a != b {
 				t.Errorf("the model's graph has other nodes with a head:\n%s\nwant\n%s", b, a)
 			}
-			all := requests(prompt(t, name, 7, 30), 6)
+			at, n := longPrompt(t, name)
+			all := requests(prompt(t, name, at, n), 6)
 			var counts draft.Counts
 			for i, r := range all {
 				s := plain.NewSequence()
@@ -117,8 +118,8 @@ func TestHeadDrafts(t *testing.T) {
 				heading := newEngine(t, g.Fed, cpu.New(cpu.Options{}), o)
 				heading.Pace(func(int) time.Duration { return time.Second })
 				var before draft.Counts
-				// the second knows the pace of all rows; the third finds pages of the second, and the head's keys there
-				for again, salt := range []string{"a", "b", "b"} {
+				// the third knows the pace of all rows; the fourth finds pages of the third, and the head's keys there
+				for again, salt := range []string{"a", "b", "c", "c"} {
 					s := heading.NewSequence()
 					s.Prefix(nil, salt)
 					d := draft.New(r.Prompt, nil)
@@ -128,7 +129,7 @@ func TestHeadDrafts(t *testing.T) {
 						t.Errorf("request %d: %s, without drafts %s", i, got, want)
 					}
 					s.Close()
-					if again == 2 && d.Counts() != before {
+					if again == 3 && d.Counts() != before {
 						t.Errorf("request %d: drafts of %v, and %v behind pages found", i, before, d.Counts())
 					}
 					before = d.Counts()
@@ -218,7 +219,8 @@ func TestHead(t *testing.T) {
 			if err = errors.Join(err, err2); err != nil {
 				t.Fatal(err)
 			}
-			ids := prompt(t, name, 7, 30)
+			at, n := longPrompt(t, name)
+			ids := prompt(t, name, at, n)
 			b := reference.Backend{}
 			_, states := trace(t, b, plain, "output_norm", nil).ran(t, 0, ids, nil)
 			fed := trace(t, b, g.Fed, family.StateName, nil)
@@ -364,6 +366,8 @@ func (w *headWeights) alone(t testing.TB, dir string, x [][]float32) *traced {
 	config["num_hidden_layers"], config["first_k_dense_replace"], config["layer_types"] = 1, 0, []any{"full_attention"}
 	delete(config, "num_nextn_predict_layers")
 	delete(config, "mtp_num_hidden_layers")
+	delete(config, "mlp_layer_types")
+	delete(config, "indexer_types")
 	own, layer := []string{}, w.prefix
 	for _, part := range w.parts {
 		own = append(own, w.prefix+part+".weight")

@@ -11,7 +11,7 @@ import (
 )
 
 // Headed names the families whose files may have a head predicting further tokens.
-var Headed = []string{"qwen35", "qwen35moe", "glm4moe", "deepseek2"}
+var Headed = []string{"qwen35", "qwen35moe", "glm4moe", "deepseek2", "deepseek32", "glmdsa"}
 
 // WithHead returns the copy of a seeded family's folder with a head: a layer behind the last, shaped as the
 // last, and the head's own tensors, under the publisher's names. The other weights are the family's.
