@@ -43,10 +43,10 @@ func decodeStep(t testing.TB, g *graph.Graph) (backend.Executable, *backend.Step
 	return plan, s
 }
 
-// TestDecodeAllocs wants no allocation for a token, with experts or without, with adapters or
-// without.
+// TestDecodeAllocs wants no allocation for a token, with experts or without, with adapters or without, with an indexer.
 func TestDecodeAllocs(t *testing.T) {
-	for _, path := range []string{demo(t), golden.Model(t, "tiny-gemma4-moe"), golden.Model(t, "tiny-qwen2")} {
+	for _, path := range []string{demo(t), golden.Model(t, "tiny-gemma4-moe"), golden.Model(t, "tiny-qwen2"),
+		golden.Model(t, "deepseek32")} {
 		_, g := openModel(t, path)
 		plan, s := decodeStep(t, g)
 		for _, blend := range []*backend.Blend{nil, blendOf(t, g, 1, -0.5)} {

@@ -8,12 +8,15 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
+// sumSlots is how many positions are made room for at a time: a step of one more needs no other memory.
+const sumSlots = 16 * simd.RangeSlots
+
 // choose finds the best positions of each row. Rows are taken as many at a time as there are threads, which divide
 // their ranges of positions, and then the rows: a score follows from its position alone.
 func (e *executable) choose(n *graph.Node, out, q, weights []float32) func() error {
 	index, k := n.Attr.(graph.ChooseAttr).Index, n.Shape.Size()
 	heads, dim := n.In[0].Shape[0], index.Dim
-	sums := make([][]float32, e.b.pool.threads) // by row of a group
+	e.sums = make([][]float32, e.b.pool.threads)
 	first, ranges := 0, 0
 	score := func(worker, from, to int) error {
 		s := e.rowsOf(n)
@@ -30,7 +33,7 @@ func (e *executable) choose(n *graph.Node, out, q, weights []float32) func() err
 				copy(d.Query(h), q[(t*heads+h)*dim:])
 			}
 			for page := at; page < end; page += kv.PageSize {
-				some := sums[i/ranges][page:min(end, page+kv.PageSize)]
+				some := e.sums[i/ranges][page:min(end, page+kv.PageSize)]
 				clear(some)
 				keys, _ := c.load(d, index, s.Seqs[t], page, len(some), 0)
 				d.Index(some, keys, weights[t*heads:(t+1)*heads])
@@ -41,18 +44,18 @@ func (e *executable) choose(n *graph.Node, out, q, weights []float32) func() err
 	pick := func(_, from, to int) error {
 		for i := from; i < to; i++ {
 			end := int(e.rowsOf(n).Pos[first+i]) + 1
-			best(out[(first+i)*k:(first+i+1)*k], sums[i][:end], min(index.Skip, end-1))
+			best(out[(first+i)*k:(first+i+1)*k], e.sums[i][:end], min(index.Skip, end-1))
 		}
 		return nil
 	}
 	return func() error {
 		s := e.rowsOf(n)
-		for first = 0; first < len(s.Pos); first += len(sums) {
-			rows := min(len(sums), len(s.Pos)-first)
+		for first = 0; first < len(s.Pos); first += len(e.sums) {
+			rows := min(len(e.sums), len(s.Pos)-first)
 			ranges = 0
 			for i, pos := range s.Pos[first : first+rows] {
-				sums[i] = grow(sums[i], int(pos)+1)
-				ranges = max(ranges, (int(pos)+simd.RangeSlots)/simd.RangeSlots)
+				e.sums[i] = grow(e.sums[i], (int(pos)/sumSlots+1)*sumSlots)
+				ranges = max(ranges, int(pos)/simd.RangeSlots+1)
 			}
 			if err := e.b.pool.run(rows*ranges, 1, score); err != nil {
 				return err

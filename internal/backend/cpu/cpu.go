@@ -116,6 +116,7 @@ type executable struct {
 	ahead    bool                 // rows see later ones
 	fused    []string             // fusions and their nodes
 	parts    []float32            // of attention, see cut
+	sums     [][]float32          // of an indexer, by row of a group
 	adapters adapterRoom
 	expert   backend.Expert
 	last     *graph.Node
