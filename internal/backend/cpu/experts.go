@@ -89,59 +89,60 @@ func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weigh
 }
 
 // experts runs each expert over the rows routed to the expert, and then sums each row's choices in their order.
-func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float32) error {
-	rows, d, k := e.count(n), n.Shape.Size(), n.In[1].Shape[0]
-	for i := range x.rows {
-		x.rows[i] = x.rows[i][:0]
-	}
-	for i := range rows * k {
-		id := int(routes[2*i])
-		if id < 0 || id >= len(x.rows) {
-			return fmt.Errorf("row %d is routed to expert %d of %d", i/k, id, len(x.rows))
-		}
-		x.rows[id] = append(x.rows[id], i)
-	}
-	from := 0
-	for _, pairs := range x.rows {
-		for i, r := range pairs {
-			x.at[r] = from + i
-		}
-		from += len(pairs)
-	}
-	pairs := func(f func(i int, row []float32)) error {
-		return e.b.pool.run(rows, max(1, soloWork/(k*d)), func(_, from, to int) error {
-			for i := from * k; i < to*k; i++ {
-				f(i, x.y[x.at[i]*d:][:d])
+func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float32) func() error {
+	d, k := n.Shape.Size(), n.In[1].Shape[0]
+	gather := func(_, from, to int) error {
+		for i := from * k; i < to*k; i++ {
+			row := x.y[x.at[i]*d:][:d]
+			if copy(row, in[i/k*d:]); x.OnInput {
+				simd.Scale(row, row, routes[2*i+1])
 			}
-			return nil
-		})
+		}
+		return nil
 	}
-	err := pairs(func(i int, row []float32) {
-		copy(row, in[i/k*d:])
-		if x.OnInput {
-			simd.Scale(row, row, routes[2*i+1])
+	sum := func(_, from, to int) error {
+		clear(out[from*d : to*d])
+		for i := from * k; i < to*k; i++ {
+			weight := routes[2*i+1]
+			if x.OnInput {
+				weight = 1
+			}
+			simd.AddScaled(out[i/k*d:][:d], x.y[x.at[i]*d:][:d], weight)
 		}
-	})
-	from = 0
-	for id, pairs := range x.rows {
-		if len(pairs) > 0 && err == nil {
-			err = x.expert(n, id, x.y[from*d:][:len(pairs)*d], d, e.expert)
-		}
-		from += len(pairs)
+		return nil
 	}
-	if err != nil {
-		return err
+	return func() error {
+		rows, grain := e.count(n), max(1, soloWork/(k*d))
+		for i := range x.rows {
+			x.rows[i] = x.rows[i][:0]
+		}
+		for i := range rows * k {
+			id := int(routes[2*i])
+			if id < 0 || id >= len(x.rows) {
+				return fmt.Errorf("row %d is routed to expert %d of %d", i/k, id, len(x.rows))
+			}
+			x.rows[id] = append(x.rows[id], i)
+		}
+		from := 0
+		for _, pairs := range x.rows {
+			for i, r := range pairs {
+				x.at[r] = from + i
+			}
+			from += len(pairs)
+		}
+		err := e.b.pool.run(rows, grain, gather)
+		from = 0
+		for id, pairs := range x.rows {
+			if len(pairs) > 0 && err == nil {
+				err = x.expert(n, id, x.y[from*d:][:len(pairs)*d], d, e.expert)
+			}
+			from += len(pairs)
+		}
+		if err != nil {
+			return err
+		}
+		return e.b.pool.run(rows, grain, sum)
 	}
-	return pairs(func(i int, row []float32) {
-		if i%k == 0 {
-			clear(out[i/k*d:][:d])
-		}
-		weight := routes[2*i+1]
-		if x.OnInput {
-			weight = 1
-		}
-		simd.AddScaled(out[i/k*d:][:d], row, weight)
-	})
 }
 
 // expert runs one MLP in place: the rows lie together, so each weight row is read once. see may be nil.

@@ -177,10 +177,10 @@ func (p *planner) kernel(n *graph.Node, out []float32, in [][]float32) (func() e
 				return nil, err
 			}
 		}
-		return func() error { return e.route(n, out, in[0], all) }, nil
+		return e.route(n, out, in[0], all), nil
 	case graph.Experts:
 		x, err := p.newExperts(n)
-		return func() error { return e.experts(n, x, out, in[0], in[1]) }, err
+		return e.experts(n, x, out, in[0], in[1]), err
 	}
 	row, err := rowKernel(n)
 	return p.link(n, nil, e.eachRow(n, out, in, row)), err

@@ -41,14 +41,15 @@ func newRouter(n *graph.Node) (*router, error) {
 
 // route gives each row's k best experts and their weights, as pairs. Equal
 // scores go to the lower index; a NaN counts as the lowest score. Each worker has its router.
-func (e *executable) route(n *graph.Node, out, scores []float32, all []*router) error {
+func (e *executable) route(n *graph.Node, out, scores []float32, all []*router) func() error {
 	k, count := len(all[0].ids), len(all[0].p)
-	return e.b.pool.run(e.count(n), routeRows, func(worker, from, to int) error {
+	body := func(worker, from, to int) error {
 		for t := from; t < to; t++ {
 			all[worker].row(out[t*k*2:(t+1)*k*2], scores[t*count:(t+1)*count])
 		}
 		return nil
-	})
+	}
+	return func() error { return e.b.pool.run(e.count(n), routeRows, body) }
 }
 
 // routeRows is a count of rows that a thread routes sooner than others begin.
