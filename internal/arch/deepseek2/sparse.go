@@ -9,7 +9,7 @@ import (
 
 // Sparse describes files of DeepSeek V3.2, with an indexer in each layer, of halves.
 //
-// published.json of both: tests and notes of public engines, as they have the publishers' values.
+// published.json: that of V3 (testdata/README.md), with an indexer's settings, alike in several public readers.
 //
 // Source: transformers 5.17, models/deepseek_v32; llama.cpp, conversion/deepseek.py and src/models/deepseek32.cpp.
 var Sparse = indexed("deepseek32", "DeepSeek V3.2", family.Type{Name: "deepseek_v32", Class: "DeepseekV32ForCausalLM",
@@ -17,6 +17,10 @@ var Sparse = indexed("deepseek32", "DeepSeek V3.2", family.Type{Name: "deepseek_
 		"indexer_rope_interleave": false})})
 
 // GLM describes files of GLM-5. Layers may take the choice of the last layer with an indexer (GLM-5.2).
+//
+// published.json: a print of transformers' GlmMoeDsaConfig of GLM-5.1, and ai-dynamo/aiconfigurator's file of GLM-5-FP8.
+// published-5.2.json: the whole file of GLM-5.3, as public tests have it; those of GLM-5.2 have the same values.
+// (huggingface/transformers, issue 46739: its head_dim.)
 //
 // Source: transformers 5.17, models/glm_moe_dsa; llama.cpp, conversion/glm.py and src/models/glm-dsa.cpp.
 var GLM = glm()
@@ -55,6 +59,9 @@ func glm() family.Family {
 	f.Tokenizer = family.Tokenizer{Model: "gpt2", Pre: "glm4"}
 	f.Expect.Turns = nil
 	f.FromConfig = func(s family.Settings, file *family.File) {
+		if s["head_dim"] == s["qk_nope_head_dim"] { // as in GLM-5.2; nothing has this size
+			s["head_dim"] = s["qk_rope_head_dim"]
+		}
 		follow(s, file)
 		every := max(int(s.Number("index_topk_freq")), 1)
 		first := 2
