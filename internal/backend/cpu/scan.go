@@ -134,8 +134,8 @@ func (x *scanning) run() error {
 	return nil
 }
 
-// partRows is the least number of rows whose heads are divided: a row of Mamba 2 follows from what is kept of the rows
-// before, so that all rows are kept first.
+// partRows is the least number of rows whose heads are divided: a row of Mamba 2 follows from the kept parts of the
+// rows before, so that all rows are kept first.
 const partRows = 32
 
 // part returns the rows of part i of a piece: later rows of a page take longer.
