@@ -18,9 +18,9 @@ var Sparse = indexed("deepseek32", "DeepSeek V3.2", family.Type{Name: "deepseek_
 
 // GLM describes files of GLM-5. Layers may take the choice of the last layer with an indexer (GLM-5.2).
 //
-// published.json: a print of transformers' GlmMoeDsaConfig of GLM-5.1, and ai-dynamo/aiconfigurator's file of GLM-5-FP8.
-// published-5.2.json: the whole file of GLM-5.3, as public tests have it; those of GLM-5.2 have the same values.
-// (huggingface/transformers, issue 46739: its head_dim.)
+// published.json: transformers' print of GLM-5.1's settings, and ai-dynamo/aiconfigurator's file of GLM-5-FP8.
+// published-5.2.json: the whole file of GLM-5.3 in a public test; GLM-5.2's values, where found, are the same, as in
+// huggingface/transformers, issue 46739, on head_dim.
 //
 // Source: transformers 5.17, models/glm_moe_dsa; llama.cpp, conversion/glm.py and src/models/glm-dsa.cpp.
 var GLM = glm()
