@@ -184,8 +184,8 @@ func (p *Publisher) cleared(number uint64) batch {
 		p.batch([][]byte{text(array(nil, 1), "AllBlocksCleared")})}
 }
 
-// at returns batch n, and the oldest one where n is no longer kept. A batch without a number is yet to come: news tells,
-// and is nil after the last batch.
+// at returns batch n, and the oldest one where n is no longer kept. A batch without a number is yet to come: news tells
+// of it, and is nil after the last batch.
 func (p *Publisher) at(n uint64) (b batch, news <-chan struct{}) {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -516,9 +516,9 @@ func (c *conn) sendAll(frames ...[]byte) error {
 	return nil
 }
 
-// subscribe serves a subscriber, whose messages are subscriptions. A subscriber gets the kept batches from the first on
-// by each subscription: a router that connects again, perhaps to a new process, has missed some, and must forget what is
-// no longer kept.
+// subscribe serves a subscriber, whose messages are subscriptions. Each subscription
+// brings the kept batches from the first on. For example, a router that connects again, perhaps to a new process, has
+// missed some, and must forget pages that are no longer kept.
 func (p *Publisher) subscribe(c *conn) error {
 	over := make(chan struct{})
 	defer close(over)

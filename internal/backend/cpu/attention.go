@@ -84,7 +84,7 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 	return func() error {
 		s := e.rowsOf(n)
 		cut.make(s, e.b.pool.threads)
-		cut.makeParts(&e.parts)
+		cut.makeParts(&e.scores.parts)
 		desks := s.Cache.(*cache).desks
 		for i := range desks {
 			desks[i].grow(cut.largest(), a.KV)

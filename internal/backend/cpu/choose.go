@@ -16,7 +16,7 @@ const sumSlots = 16 * simd.RangeSlots
 func (e *executable) choose(n *graph.Node, out, q, weights []float32) func() error {
 	index, k := n.Attr.(graph.ChooseAttr).Index, n.Shape.Size()
 	heads, dim := n.In[0].Shape[0], index.Dim
-	e.sums = make([][]float32, e.b.pool.threads)
+	e.scores.sums = make([][]float32, e.b.pool.threads)
 	first, ranges := 0, 0
 	score := func(worker, from, to int) error {
 		s := e.rowsOf(n)
@@ -33,7 +33,7 @@ func (e *executable) choose(n *graph.Node, out, q, weights []float32) func() err
 				copy(d.Query(h), q[(t*heads+h)*dim:])
 			}
 			for page := at; page < end; page += kv.PageSize {
-				some := e.sums[i/ranges][page:min(end, page+kv.PageSize)]
+				some := e.scores.sums[i/ranges][page:min(end, page+kv.PageSize)]
 				clear(some)
 				keys, _ := c.load(d, index, s.Seqs[t], page, len(some), 0)
 				d.Index(some, keys, weights[t*heads:(t+1)*heads])
@@ -44,17 +44,17 @@ func (e *executable) choose(n *graph.Node, out, q, weights []float32) func() err
 	pick := func(_, from, to int) error {
 		for i := from; i < to; i++ {
 			end := int(e.rowsOf(n).Pos[first+i]) + 1
-			best(out[(first+i)*k:(first+i+1)*k], e.sums[i][:end], min(index.Skip, end-1))
+			best(out[(first+i)*k:(first+i+1)*k], e.scores.sums[i][:end], min(index.Skip, end-1))
 		}
 		return nil
 	}
 	return func() error {
 		s := e.rowsOf(n)
-		for first = 0; first < len(s.Pos); first += len(e.sums) {
-			rows := min(len(e.sums), len(s.Pos)-first)
+		for first = 0; first < len(s.Pos); first += len(e.scores.sums) {
+			rows := min(len(e.scores.sums), len(s.Pos)-first)
 			ranges = 0
 			for i, pos := range s.Pos[first : first+rows] {
-				e.sums[i] = grow(e.sums[i], (int(pos)/sumSlots+1)*sumSlots)
+				e.scores.sums[i] = grow(e.scores.sums[i], (int(pos)/sumSlots+1)*sumSlots)
 				ranges = max(ranges, int(pos)/simd.RangeSlots+1)
 			}
 			if err := e.b.pool.run(rows*ranges, 1, score); err != nil {

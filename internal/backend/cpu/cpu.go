@@ -115,8 +115,7 @@ type executable struct {
 	after    map[*graph.Node]bool // nodes after Rows, with a row for each output
 	ahead    bool                 // rows see later ones
 	fused    []string             // fusions and their nodes
-	parts    []float32            // of attention, see cut
-	sums     [][]float32          // of an indexer, by row of a group
+	scores   scoreRoom
 	adapters adapterRoom
 	expert   backend.Expert
 	last     *graph.Node
@@ -127,6 +126,12 @@ type executable struct {
 	step, wanted *backend.Step
 	pieces       []backend.Piece // of the step
 	entry        backend.Entry   // node replaced by rows of embeddings
+}
+
+// scoreRoom is the room of attention, which the nodes share.
+type scoreRoom struct {
+	parts []float32   // see cut
+	sums  [][]float32 // of an indexer, by row of a group
 }
 
 // askedValues are the values open to requests by steps.
