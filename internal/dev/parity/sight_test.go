@@ -76,10 +76,17 @@ func TestPictures(t *testing.T) {
 		t.Skip("some seconds")
 	}
 	m := seeing(t, "qwen3vl", 3)
-	for condition, match := range map[Condition]string{Pictures: "image_mean=half", Clean: "f32,kv=f16 declared"} {
-		r, err := Run(t.Context(), Options{Models: []*Model{m}, Conditions: []Condition{condition}, Seed: 3, Match: match})
+	for _, c := range []struct {
+		of        *Model
+		condition Condition
+		match     string
+	}{
+		{m, Pictures, "image_mean=half"}, {m, Clean, "f32,kv=f16 declared"},
+		{seeing(t, "qwen35", 3), Right, "activations=q8_32,kv=bf16 through states"}, // rows of pictures are rounded, unseen
+	} {
+		r, err := Run(t.Context(), Options{Models: []*Model{c.of}, Conditions: []Condition{c.condition}, Seed: 3, Match: c.match})
 		if err != nil || len(r.Results) > 1 {
-			t.Fatalf("%s: %v, %d results", condition, err, len(r.Results))
+			t.Fatalf("%s: %v, %d results", c.condition, err, len(r.Results))
 		}
 		for _, x := range r.Results {
 			if len(x.Failed) > 0 {

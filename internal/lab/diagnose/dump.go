@@ -138,6 +138,7 @@ type prompt struct {
 	given   bool    // by another source of ids than the dump
 	outline bool    // there are the hidden states of the last positions
 	step    float64 // largest relative error of the form that values are stored in
+	sight   sight   // nil where no rounding changes the rows of pictures
 	known   map[*graph.Node]reference.Known
 	placed  map[*graph.Node]lab.Placed
 	twice   [][2]lab.Placed // taps of the same value
@@ -152,6 +153,11 @@ func (p *prompt) eval(m *reference.Model, known map[*graph.Node]reference.Known,
 		groups = append(groups, make([]backend.Group, int(g.First)-len(groups))...)
 		for range g.End - g.First {
 			groups = append(groups, g)
+		}
+	}
+	if p.sight != nil && num != nil {
+		if rows, err := p.sight(num); err == nil {
+			mixed.Embeddings = rows
 		}
 	}
 	return m.Eval(p.IDs, known, num).At(p.Parts).See(groups, mixed.Embeddings).Decode(p.Decode)

@@ -246,6 +246,7 @@ func (o *Options) hasPictures() bool {
 // engine's own values, and the tower's. The sightings are how pictures were prepared.
 func (o *Options) parts() (text, tower Options, s *sightings, findings []Finding, err error) {
 	s = &sightings{m: o.Eye.Model}
+	sights := map[*lab.Prompt]sight{}
 	record, seen := *o.Dump, &lab.Record{Path: o.Dump.Path, Declared: o.Dump.Declared}
 	record.Prompts = nil
 	for _, p := range o.Dump.Prompts {
@@ -261,16 +262,17 @@ func (o *Options) parts() (text, tower Options, s *sightings, findings []Finding
 		}
 		q.Write(shown, o.Eye.Kind.Image)
 		tiles := o.Eye.Tiles(&q, shown, len(seen.Prompts))
-		more, err := see(o, &q, shown, tiles)
+		more, sees, err := see(o, &q, shown, tiles)
 		if err != nil {
 			return text, tower, s, nil, err
 		}
+		sights[&q] = sees
 		findings = append(findings, more...)
 		seen.Prompts = append(seen.Prompts, tiles...)
 	}
 	text, tower = *o, *o
 	tower.Graph, tower.Dump, tower.Names, tower.Golden, tower.Asked = o.Eye.Graph, seen, lab.NamesKarat, nil, nil
-	text.Dump, tower.Eye = &record, nil
+	text.Dump, text.sights, tower.Eye = &record, sights, nil
 	return text, tower, s, findings, nil
 }
 
@@ -393,47 +395,59 @@ func (s *sightings) show(folder string, p *lab.Prompt, looks ...*mistake.Look) (
 	return shown, all, count, nil
 }
 
-// see sets the rows of p's pictures: what the tower makes of the engine's own values, tile by tile. It returns a
-// finding where the engine's tokens or positions are others.
-func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (findings []Finding, err error) {
-	var rows []*vision.Row
+// sight returns the rows of a prompt's pictures, by position, as an engine with some numerics makes the rows.
+type sight func(num *reference.Numerics) ([][]float32, error)
+
+// see sets the rows of p's pictures: the results of the tower from the engine's own values, tile by tile. It returns a
+// finding where the engine's tokens or positions are others, and a sight unless the dump tells all rows: the engine has
+// rounded the others.
+func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (findings []Finding, rounded sight,
+	err error) {
 	model, g := reference.Of(o.Eye.Graph), o.Eye.Graph
 	tapped := slices.ContainsFunc(tiles, func(q *lab.Prompt) bool { return len(q.Taps) > 0 })
-	for _, s := range shown {
-		seen := &vision.Seen{Picture: s.Picture}
-		for _, t := range s.Tiles {
-			q := tiles[0]
-			tiles = tiles[1:]
-			placed, err := lab.Place(g, lab.NamesKarat, q)
-			if err != nil {
-				return nil, err
-			}
-			known := map[*graph.Node]reference.Known{}
-			for _, x := range placed.Taps {
-				known[x.Node] = lab.Tap{Placed: x}
-			}
-			last := make([]int, len(t.Outputs))
-			for i, at := range t.Outputs {
-				last[i] = int(at)
-			}
-			part := &prompt{Prompt: q}
-			y, err := part.eval(model, known, nil).Value(g.Result(), last)
-			if reference.Uncomputable(err) {
-				return nil, nil
-			} else if err != nil {
-				return nil, err
-			}
-			size, first := g.Result().Shape.Size(), len(seen.Values)
-			seen.Values = append(seen.Values, make([][]float32, len(last))...)
-			for k, at := range t.Places {
-				for _, v := range y[k*size : (k+1)*size] {
-					seen.Values[first+at] = append(seen.Values[first+at], float32(v))
+	look := func(num *reference.Numerics) (rows []*vision.Row, err error) {
+		tiles := tiles
+		for _, s := range shown {
+			seen := &vision.Seen{Picture: s.Picture}
+			for _, t := range s.Tiles {
+				q := tiles[0]
+				tiles = tiles[1:]
+				placed, err := lab.Place(g, lab.NamesKarat, q)
+				if err != nil {
+					return nil, err
+				}
+				known := map[*graph.Node]reference.Known{}
+				for _, x := range placed.Taps {
+					known[x.Node] = lab.Tap{Placed: x}
+				}
+				last := make([]int, len(t.Outputs))
+				for i, at := range t.Outputs {
+					last[i] = int(at)
+				}
+				part := &prompt{Prompt: q}
+				y, err := part.eval(model, known, num).Value(g.Result(), last)
+				if err != nil {
+					return nil, err
+				}
+				size, first := g.Result().Shape.Size(), len(seen.Values)
+				seen.Values = append(seen.Values, make([][]float32, len(last))...)
+				for k, at := range t.Places {
+					for _, v := range y[k*size : (k+1)*size] {
+						seen.Values[first+at] = append(seen.Values[first+at], float32(v))
+					}
 				}
 			}
+			for i := range seen.Values {
+				rows = append(rows, &vision.Row{Of: seen, Index: i})
+			}
 		}
-		for i := range seen.Values {
-			rows = append(rows, &vision.Row{Of: seen, Index: i})
-		}
+		return rows, nil
+	}
+	rows, err := look(nil)
+	if reference.Uncomputable(err) {
+		return nil, nil, nil
+	} else if err != nil {
+		return nil, nil, err
 	}
 	p.IDs = slices.Clone(p.IDs)
 	for _, g := range p.Groups { // some models have padding there
@@ -444,7 +458,7 @@ func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (fi
 		return []Finding{{Cause: "image_markers", Op: "Embed", Layers: []int{}, Tap: "ids", From: []string{},
 			Nodes:    []string{},
 			Computed: fmt.Sprintf("has other tokens for the %d rows of pictures: %v", len(rows), err),
-			Evidence: fmt.Sprintf("prompt %d", p.Index)}}, nil
+			Evidence: fmt.Sprintf("prompt %d", p.Index)}}, nil, nil
 	}
 	if p.Parts == nil && slices.ContainsFunc(o.Graph.Nodes, mistake.Sectioned) {
 		p.Parts = mixed.Parts
@@ -465,11 +479,24 @@ func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (fi
 	}
 	if !tapped {
 		if err := o.takeRows(p, mixed); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	p.Show(mixed)
-	return findings, nil
+	if !slices.ContainsFunc(tiles, func(q *lab.Prompt) bool { return q.Taps[g.Result().Name] == nil }) {
+		return findings, nil, nil
+	}
+	return findings, func(num *reference.Numerics) ([][]float32, error) {
+		rows, err := look(num)
+		if err != nil {
+			return nil, err
+		}
+		mixed, err := o.Eye.Mix(p.IDs, o.Eye.ID, rows)
+		if err == nil && !tapped {
+			err = o.takeRows(p, mixed)
+		}
+		return mixed.Embeddings, err
+	}, nil
 }
 
 // takeRows takes the rows of pictures from the dump's first value of the text. Without taps before it nothing tells how

@@ -55,8 +55,8 @@ func (d *dump) placePrompts() error {
 		if err != nil {
 			return err
 		}
-		q := &prompt{Prompt: p, given: given, known: map[*graph.Node]reference.Known{},
-			placed: map[*graph.Node]lab.Placed{}}
+		q := &prompt{Prompt: p, given: given, sight: d.options.sights[p],
+			known: map[*graph.Node]reference.Known{}, placed: map[*graph.Node]lab.Placed{}}
 		for _, t := range found.Taps {
 			q.tapped = q.tapped || t.Node != d.graph.Result() && !strings.HasPrefix(t.Name, hidden)
 			q.outline = q.outline || strings.HasPrefix(t.Name, hidden)

@@ -19,7 +19,8 @@ type Options struct {
 
 	Golden *lab.Record // what a trusted engine computed for the same prompts; may be nil
 
-	Eye *lab.Eye // the tower of a model that sees; may be nil
+	Eye    *lab.Eye // the tower of a model that sees; may be nil
+	sights map[*lab.Prompt]sight
 
 	Asked *Asked // makes ids of what the dump says was asked for; may be nil
 
