@@ -120,6 +120,16 @@ func (r *closing) free(p *prompt) (*free, error) {
 		logits := p.placed[result]
 		stored := &reference.Numerics{Jitter: logits.Step(), Random: rand.NewPCG(0, 12)}
 		f.floor = max(f.floor, meanKL(closed, stored.Stored(closed), w))
+		// As in noise, a few arms may miss the rounding of a prompt. A divergence is a distance's square.
+		if far := f.after / f.least(); far > spread && far < borderline*borderline {
+			for _, n := range r.m.engine.class.extraArms() {
+				got, err := p.eval(r.m.dump.model, nil, n).With(r.m.engine.edits).Compute(result, rows)
+				if err != nil {
+					return nil, err
+				}
+				f.floor = max(f.floor, meanKL(closed, got, w))
+			}
+		}
 		r.shown = append(r.shown, r.logits(p, rows, want, got, f))
 	}
 	return f, nil
