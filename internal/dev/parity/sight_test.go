@@ -83,6 +83,7 @@ func TestPictures(t *testing.T) {
 	}{
 		{m, Pictures, "image_mean=half"}, {m, Clean, "f32,kv=f16 declared"},
 		{seeing(t, "qwen35", 3), Right, "activations=q8_32,kv=bf16 through states"}, // rows of pictures are rounded, unseen
+		{seeing(t, "qwen25vl", 3), Right, "activations=bf16 through modules"},       // levels of channels lie side by side
 	} {
 		r, err := Run(t.Context(), Options{Models: []*Model{c.of}, Conditions: []Condition{c.condition}, Seed: 3, Match: c.match})
 		if err != nil || len(r.Results) > 1 {
@@ -96,7 +97,7 @@ func TestPictures(t *testing.T) {
 	}
 	tiled := seeing(t, "smolvlm", 3)
 	for match, want := range map[string]string{"tower.norm_joined": "tower.norm_joined", "image_stale": "image_stale",
-		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale", "no whole": "image_tiles=no whole"} {
+		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale", "tower.weight_layout=beyond": "tower.weight_layout=beyond", "no whole": "image_tiles=no whole"} {
 		of := m
 		if match == "no whole" {
 			of = tiled

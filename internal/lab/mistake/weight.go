@@ -10,6 +10,7 @@ import (
 
 	"github.com/karat-run/karat/internal/backend/reference"
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/lab/matrix"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -48,10 +49,8 @@ func transposed(w []float64, rows, cols int) []float64 {
 // read off.
 func permutes(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	dim, with := p.HeadDim(n), n
-	for _, x := range p.Readers(n) {
-		if x.Op == graph.Add && len(x.W) > 0 && len(x.In) == 1 { // its bias, in the same order
-			dim, with = p.HeadDim(x), x
-		}
+	if x := p.biasOf(n); x != nil { // in the same order
+		dim, with = p.HeadDim(x), x
 	}
 	if Role(n) != "attn_q" && Role(n) != "attn_k" || dim < 4 || p.Tapped(n) || p.Tapped(with) {
 		return nil
@@ -250,7 +249,7 @@ func secondHalves(by float64) reference.Change {
 
 // layouts lists rows of a weight read at a wrong distance: rows that were padded to whole blocks read as if they
 // followed each other, or the reverse.
-func layouts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
+func layouts(p *Proposer, n *graph.Node) (all []*Hypothesis) {
 	cols := n.W[0].Shape.Last()
 	for _, block := range []int{32, 64, 128, 256} {
 		padded := (cols + block - 1) / block * block
@@ -264,7 +263,7 @@ func layouts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 				func(s *reference.Spec) { s.Alter[0] = strided(padded, cols) })),
 			unlikely(0.2, edit(n,
 				fmt.Sprintf("reads rows that follow each other as if they were padded to blocks of %d", block),
-				detail{"block": float64(block), "read": "row-wise"}, beyond(cols, padded))))
+				detail{"block": float64(block), "read": "row-wise"}, beyond(cols, padded, p.biasOf(n)))))
 	}
 	return all
 }
@@ -285,21 +284,26 @@ func strided(laid, read int) reference.Change {
 }
 
 // beyond reads rows at a distance that is larger than theirs. The memory past the weight's end is unknown, so the
-// features of rows in it are left as the engine has them.
-func beyond(laid, read int) reference.Edit {
+// features of rows in it are left as the engine has them, by a tap of the product or of its sum with a bias.
+func beyond(laid, read int, bias *graph.Node) reference.Edit {
 	return func(s *reference.Spec) {
 		s.Alter[0] = strided(laid, read)
 		computes(func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error) {
 			y, err := s.Plain(e, rows)
 			width := s.Node.Shape.Size()
 			first := beforeEnd(width, laid, read)
+			tap, less := s.Node, make([]float64, width)
+			if bias != nil && len(rows) > 0 && !e.Known(tap, rows[0]) && err == nil {
+				tap = bias
+				less, err = reference.Vector(bias.W[0])
+			}
 			for i, row := range rows {
-				if err != nil || !e.Known(s.Node, row) {
+				if err != nil || !e.Known(tap, row) {
 					continue
 				}
 				var own []float64
-				if own, err = e.Value(s.Node, []int{row}); err == nil {
-					copy(y[i*width+first:(i+1)*width], own[first:])
+				if own, err = e.Value(tap, []int{row}); err == nil {
+					copy(y[i*width+first:(i+1)*width], matrix.Minus(own, less)[first:])
 				}
 			}
 			return y, err

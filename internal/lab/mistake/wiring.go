@@ -33,6 +33,16 @@ func (w *Wiring) Readers(n *graph.Node) []*graph.Node {
 	return all
 }
 
+// biasOf returns the sum of n with its bias; nil if n has none.
+func (w *Wiring) biasOf(n *graph.Node) *graph.Node {
+	for _, x := range w.Readers(n) {
+		if x.Op == graph.Add && len(x.W) > 0 && len(x.In) == 1 {
+			return x
+		}
+	}
+	return nil
+}
+
 // readersOf returns the edits by which the readers of x read y.
 func (w *Wiring) readersOf(x, y *graph.Node) reference.Edits {
 	edits := reference.Edits{}
