@@ -105,27 +105,35 @@ func halfUnit(rows [][]float32) float64 {
 	return math.Ldexp(1, min(bits.TrailingZeros32(used), 23)-24)
 }
 
-// levelOf returns the difference of two levels among numbers: the least difference that is no rounding.
-func levelOf(tiles []vision.Tile) float64 {
-	var all []float64
-	for _, t := range tiles {
-		for _, row := range t.Embeddings[:min(len(t.Embeddings), 16)] {
-			for _, v := range row {
-				all = append(all, float64(v))
+// levelOf returns the difference of two levels among numbers: the least difference that is no rounding. Channels have
+// levels of their own, and lie one after another in a patch or side by side.
+func levelOf(tiles []vision.Tile) (level float64) {
+	for _, channel := range []func(j, n int) int{
+		func(j, n int) int { return 3 * j / n },
+		func(j, _ int) int { return j % 3 },
+	} {
+		var all [3][]float64
+		for _, t := range tiles {
+			for _, row := range t.Embeddings[:min(len(t.Embeddings), 16)] {
+				for j, v := range row {
+					c := channel(j, len(row))
+					all[c] = append(all[c], float64(v))
+				}
 			}
 		}
-	}
-	slices.Sort(all)
-	span, step := 1.0, math.Inf(1)
-	if n := len(all); n > 0 {
-		span = max(all[n-1]-all[0], 1e-6)
-	}
-	for i := 1; i < len(all); i++ {
-		if d := all[i] - all[i-1]; d > span/2048 {
-			step = min(step, d)
+		least := math.Inf(1)
+		for _, x := range all {
+			slices.Sort(x)
+			for i := 1; i < len(x); i++ {
+				span := max(x[len(x)-1]-x[0], 1e-6)
+				if d := x[i] - x[i-1]; d > span/2048 {
+					least = min(least, d, span/64)
+				}
+			}
 		}
+		level = max(level, least)
 	}
-	return min(step, span/64)
+	return level
 }
 
 // name finds the looks by which an engine made the pictures; exact if all of them are found. Of looks that come as near
