@@ -44,11 +44,13 @@ func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, row
 			}
 		}
 	}
-	var arms []*reference.Eval
-	for _, num := range m.engine.class.extraArms() {
-		arms = append(arms, p.eval(m.dump.model, p.known, num).With(m.engine.edits))
+	if len(close) > 0 {
+		var arms []*reference.Eval
+		for _, num := range m.engine.class.extraArms() {
+			arms = append(arms, p.eval(m.dump.model, p.known, num).With(m.engine.edits))
+		}
+		raise(close, arms)
 	}
-	raise(close, arms)
 	if off = slices.DeleteFunc(off, func(k int) bool { return ratio(k) <= excess }); len(off) > 0 {
 		raise(tied(m, p, n, edits, rows, off))
 	}
