@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command fleet sends requests to replicas behind HAProxy while replicas are killed, stopped and drained, and compares
 // each answer with a single replica's. It ends with an error if a request has no answer, or another answer.
 //
