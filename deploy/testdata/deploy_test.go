@@ -231,7 +231,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// check returns what is wrong with an object.
+// check returns the faults of an object.
 func check(t *testing.T, object []byte) []string {
 	t.Helper()
 	switch h := headerOf(t, object); {

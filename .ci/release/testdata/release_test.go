@@ -89,8 +89,8 @@ func (r *release) program(system, arch string) string {
 	return found[0]
 }
 
-// TestContents: the release has six programs, with an archive and a bill of each, six packages and an image. Each file has the sum
-// that checksums.txt says; those of the programs are the programs' own.
+// TestContents: the release has six programs, with an archive and a bill of each, six packages and an image. checksums.txt
+// has the sum of each file, and the sums of the programs equal the sums that the programs print.
 func TestContents(t *testing.T) {
 	r := open(t)
 	var want []string
