@@ -1,66 +1,282 @@
 package webgpu
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"text/template/parse"
 )
 
-// Shaders are templates in the language of text/template, read by its parser. The executor here knows only the
-// constructs in shaders: values are int, bool, string, lists of strings and numbers, and variants; range counts to a
-// number; and printing a missing name is an error. text/template itself looks for methods by name, so the linker would
-// keep every exported method of every type: 4 MB.
+// Shaders are templates in a part of the language of text/template: values are int, bool, string, lists of strings and
+// numbers, and variants; range counts to a number; and printing a missing name is an error. text/template itself looks
+// for methods by name, so the linker would keep every exported method of every type: 4 MB. Its parser alone would be
+// 65 kB of the page's program.
 
 // templates are parsed texts and their definitions, by name.
-type templates map[string]*parse.Tree
+type templates map[string]*shaderText
+
+// shaderText is the sections of a text, or of a definition in it.
+type shaderText struct {
+	name, text string
+	sections   []section
+}
+
+// section is a text, an action or a block of a template.
+type section struct {
+	kind        string // text, print, set, if, range or template
+	name        string // the text, the variable that is set, or the template
+	of          *operand
+	list, other []section
+}
+
+// operand is a value in an action.
+type operand struct {
+	from, to int      // its place in the text
+	name     string   // of a function, or of a variable such as $ or $i; "." for the dot, "" for a literal
+	literal  any      // int, bool or string
+	fields   []string // from a variable or the dot
+	args     []*operand
+}
 
 // parseTemplates reads texts by their names.
-func parseTemplates(texts map[string]string) (templates, error) {
-	t, known := templates{}, map[string]any{}
-	for name := range templateFuncs {
-		known[name] = name
-	}
+func parseTemplates(texts map[string]string) (t templates, err error) {
+	r := &reader{templates: templates{}}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: %w", r.place(r.at), p.(failure).err) // check's
+		}
+	}()
 	for name, text := range texts {
-		trees, err := parse.Parse(name, text, "", "", known)
-		if err != nil {
-			return nil, err
-		}
-		for name, tree := range trees {
-			t[name] = tree
+		r.shaderText, r.at = &shaderText{name: name, text: text}, 0
+		r.templates[name] = r.shaderText
+		if r.sections, r.words = r.list(); r.words != nil {
+			check(fmt.Errorf("unexpected %s", r.words[0].text))
 		}
 	}
-	return t, nil
+	return r.templates, nil
+}
+
+// place names a place in a text: its line, and the bytes before it there.
+func (t *shaderText) place(at int) string {
+	line := strings.LastIndex(t.text[:at], "\n") + 1
+	return fmt.Sprintf("%s:%d:%d", t.name, strings.Count(t.text[:at], "\n")+1, at-line)
+}
+
+// reader reads a text.
+type reader struct {
+	templates
+	*shaderText
+	at    int    // where the text goes on
+	words []word // those of an action that are left
+}
+
+// word is a word of an action.
+type word struct {
+	at   int
+	text string
+}
+
+var (
+	actionText = regexp.MustCompile(`\{\{(- )?([^{}]*?)( -)?\}\}\s*`)
+	actionWord = regexp.MustCompile(`"[^"]*"|[()|]|[^\s()|"]+`)
+)
+
+// list reads sections up to an else or end, whose words it returns, or to the text's end.
+func (r *reader) list() (all []section, last []word) {
+	for {
+		m := actionText.FindStringSubmatchIndex(r.text[r.at:])
+		text := r.text[r.at:]
+		if m != nil {
+			text = text[:m[0]]
+		}
+		if m != nil && m[2] >= 0 {
+			text = strings.TrimRight(text, " \t\r\n")
+		}
+		if strings.Contains(text, "{{") {
+			check(errors.New("an action is not closed"))
+		}
+		if text != "" {
+			all = append(all, section{kind: "text", name: text})
+		}
+		if m == nil {
+			return all, nil
+		}
+		r.words = nil
+		for _, w := range actionWord.FindAllStringIndex(r.text[r.at+m[4]:r.at+m[5]], -1) {
+			from := r.at + m[4] + w[0]
+			r.words = append(r.words, word{from, r.text[from : from+w[1]-w[0]]})
+		}
+		end := m[1]
+		if m[6] < 0 { // what follows keeps its blanks
+			end = m[0] + strings.Index(r.text[r.at+m[0]:], "}}") + 2
+		}
+		r.at += end
+		if w := r.words; len(w) > 0 && (w[0].text == "else" || w[0].text == "end") {
+			return all, w
+		}
+		all = append(all, r.section()...)
+	}
+}
+
+// section reads the section that an action begins: none of a definition.
+func (r *reader) section() []section {
+	switch first := r.next(); first.text {
+	case "define":
+		outer, name := r.shaderText, r.string()
+		r.shaderText = &shaderText{name: outer.name, text: outer.text}
+		r.templates[name] = r.shaderText
+		r.sections, r.words = r.list()
+		r.end()
+		r.shaderText = outer
+		return nil
+	case "template":
+		p := section{kind: first.text, name: r.string()}
+		if len(r.words) > 0 {
+			p.of = r.call()
+		}
+		return []section{p}
+	case "if":
+		p := section{kind: first.text, of: r.call()}
+		if p.list, r.words = r.list(); len(r.words) > 1 { // else if: both have one end
+			r.words = r.words[1:]
+			p.other = r.section()
+			return []section{p}
+		}
+		if len(r.words) > 0 && r.words[0].text == "else" {
+			p.other, r.words = r.list()
+		}
+		r.end()
+		return []section{p}
+	case "range":
+		p := section{kind: first.text, name: r.variable()}
+		p.of = r.call()
+		p.list, r.words = r.list()
+		r.end()
+		return []section{p}
+	default:
+		r.words = append([]word{first}, r.words...)
+		p := section{kind: "print", name: r.variable()}
+		if p.name != "" {
+			p.kind = "set"
+		}
+		p.of = r.call()
+		return []section{p}
+	}
+}
+
+// next takes the next word.
+func (r *reader) next() word {
+	if len(r.words) == 0 {
+		check(errors.New("missing value"))
+	}
+	w := r.words[0]
+	r.words = r.words[1:]
+	return w
+}
+
+// end wants an end, which closes a block.
+func (r *reader) end() {
+	if len(r.words) != 1 || r.words[0].text != "end" {
+		check(errors.New("an end is missing"))
+	}
+}
+
+// string takes the name of a template.
+func (r *reader) string() string {
+	w := r.next()
+	s, err := strconv.Unquote(w.text)
+	if err != nil {
+		check(fmt.Errorf("%s is no name in quotes", w.text))
+	}
+	return s
+}
+
+// variable takes the variable that a value gets, if there is one.
+func (r *reader) variable() string {
+	if len(r.words) < 2 || r.words[1].text != ":=" {
+		return ""
+	}
+	name := r.words[0].text
+	r.words = r.words[2:]
+	return name
+}
+
+// call reads an operand, or a function with its arguments, up to the action's end or a bracket.
+func (r *reader) call() *operand {
+	o := r.operand()
+	for len(r.words) > 0 && r.words[0].text != ")" {
+		x := r.operand()
+		o.args, o.to = append(o.args, x), x.to
+	}
+	if len(o.args) > 0 && templateFuncs[o.name] == nil {
+		check(fmt.Errorf("%s is not supported", r.text[o.from:o.to]))
+	}
+	return o
+}
+
+// operand reads one value.
+func (r *reader) operand() *operand {
+	w := r.next()
+	o := &operand{from: w.at, to: w.at + len(w.text)}
+	number, err := strconv.Atoi(w.text)
+	names := strings.Split(w.text, ".")
+	switch {
+	case w.text == "(":
+		o = r.call()
+		if len(r.words) == 0 {
+			check(errors.New("a bracket is missing"))
+		}
+		o.from, o.to = w.at, r.next().at+1
+	case w.text == ".":
+		o.name = "."
+	case names[0] == "" || names[0][0] == '$':
+		o.name, o.fields = cmp.Or(names[0], "."), names[1:]
+	case err == nil:
+		o.literal = number
+	case w.text == "true" || w.text == "false":
+		o.literal = w.text == "true"
+	case w.text[0] == '"':
+		o.literal, err = strconv.Unquote(w.text)
+		check(err)
+	case templateFuncs[w.text] != nil:
+		o.name = w.text
+	default:
+		check(fmt.Errorf("{{%s}} is not supported", w.text))
+	}
+	return o
 }
 
 // fill writes the template of a name, with data as its dot.
 func (t templates) fill(w *strings.Builder, name string, data any) (err error) {
-	tree := t[name]
-	if tree == nil {
+	text := t[name]
+	if text == nil {
 		return fmt.Errorf("there is no template %q", name)
 	}
-	f := &filling{templates: t, w: w, vars: []variable{{"$", data}}}
+	f := &filling{templates: t, shaderText: text, w: w, vars: []variable{{"$", data}}}
 	defer func() {
 		if p := recover(); p != nil { // an error, or a function with wrong arguments
-			place, _ := tree.ErrorContext(f.at)
 			if e, ok := p.(failure); ok {
-				err = fmt.Errorf("%s: %w", place, e.err)
+				err = fmt.Errorf("%s: %w", text.place(f.at), e.err)
 			} else {
-				err = fmt.Errorf("%s: %v: %v", place, f.at, p)
+				err = fmt.Errorf("%s: %v", text.place(f.at), p)
 			}
 		}
 	}()
-	f.walk(data, tree.Root)
+	f.walk(data, text.sections)
 	return nil
 }
 
 // filling is a template at work. Errors are failures.
 type filling struct {
 	templates
+	*shaderText
 	w    *strings.Builder
 	vars []variable
-	at   parse.Node // for errors
+	at   int // for errors
 }
 
 type variable struct {
@@ -68,102 +284,70 @@ type variable struct {
 	value any
 }
 
-func (f *filling) walk(dot any, n parse.Node) {
-	switch n := n.(type) {
-	case *parse.ListNode:
-		if n != nil {
-			for _, x := range n.Nodes {
-				f.walk(dot, x)
-			}
-		}
-	case *parse.TextNode:
-		f.w.Write(n.Text)
-	case *parse.ActionNode:
-		v := f.value(dot, n.Pipe)
-		if len(n.Pipe.Decl) > 0 {
-			return
-		}
+func (f *filling) walk(dot any, list []section) {
+	for i := range list {
+		f.write(dot, &list[i])
+	}
+}
+
+func (f *filling) write(dot any, p *section) {
+	if p.kind == "text" {
+		f.w.WriteString(p.name)
+		return
+	}
+	var v any
+	if p.of != nil {
+		v = f.value(dot, p.of)
+	}
+	had := len(f.vars)
+	switch p.kind {
+	case "set":
+		f.vars = append(f.vars, variable{p.name, v})
+		return
+	case "print":
 		if v == nil {
-			check(fmt.Errorf("there is no value of %s to print", n.Pipe))
+			check(fmt.Errorf("there is no value of %s to print", f.text[p.of.from:p.of.to]))
 		}
 		fmt.Fprint(f.w, v)
-	case *parse.IfNode:
-		had := len(f.vars)
-		if isTrue(f.value(dot, n.Pipe)) {
-			f.walk(dot, n.List)
+	case "if":
+		if isTrue(v) {
+			f.walk(dot, p.list)
 		} else {
-			f.walk(dot, n.ElseList)
+			f.walk(dot, p.other)
 		}
-		f.vars = f.vars[:had]
-	case *parse.RangeNode:
-		had := len(f.vars)
-		count, first := f.value(dot, n.Pipe).(int), len(f.vars)
-		for i := range count {
-			if first > had {
-				f.vars[first-1].value = i
-			}
-			f.walk(i, n.List)
-			f.vars = f.vars[:first]
+	case "range":
+		for i := range v.(int) {
+			f.vars = append(f.vars[:had], variable{p.name, i})
+			f.walk(i, p.list)
 		}
-		f.vars = f.vars[:had]
-	case *parse.TemplateNode:
-		var v any
-		if n.Pipe != nil {
-			v = f.value(dot, n.Pipe)
-		}
-		f.at = n
-		check(f.fill(f.w, n.Name, v))
-	default:
-		f.at = n
-		check(fmt.Errorf("%s is not supported", n))
+	case "template":
+		check(f.fill(f.w, p.name, v))
 	}
+	f.vars = f.vars[:had]
 }
 
-// value returns a pipeline's value. A declaration makes a variable from then on.
-func (f *filling) value(dot any, p *parse.PipeNode) any {
-	f.at = p
-	if len(p.Cmds) != 1 || p.IsAssign {
-		check(fmt.Errorf("%s is not supported", p))
-	}
-	args := p.Cmds[0].Args
-	v := f.operand(dot, args[0], args[1:]...)
-	for _, d := range p.Decl {
-		f.vars = append(f.vars, variable{d.Ident[0], v})
-	}
-	return v
-}
-
-// operand returns the value of n: of a function, with its arguments.
-func (f *filling) operand(dot any, n parse.Node, args ...parse.Node) any {
-	switch n := n.(type) {
-	case *parse.DotNode:
-		return dot
-	case *parse.BoolNode:
-		return n.True
-	case *parse.StringNode:
-		return n.Text
-	case *parse.NumberNode:
-		return int(n.Int64)
-	case *parse.PipeNode:
-		return f.value(dot, n)
-	case *parse.FieldNode:
-		return fields(dot, n.Ident)
-	case *parse.VariableNode:
+// value returns the value of an operand: of a function, with its arguments.
+func (f *filling) value(dot any, o *operand) any {
+	f.at = o.from
+	switch {
+	case o.name == "":
+		return o.literal
+	case o.name == ".":
+		return fields(dot, o.fields)
+	case o.name[0] == '$':
 		for i := len(f.vars) - 1; i >= 0; i-- {
-			if f.vars[i].name == n.Ident[0] {
-				return fields(f.vars[i].value, n.Ident[1:])
+			if f.vars[i].name == o.name {
+				return fields(f.vars[i].value, o.fields)
 			}
 		}
-	case *parse.IdentifierNode:
-		var values []any
-		for _, x := range args {
-			values = append(values, f.operand(dot, x))
-		}
-		f.at = n
-		return templateFuncs[n.Ident](values)
+		check(fmt.Errorf("there is no %s", o.name))
 	}
-	check(fmt.Errorf("%s is not supported", n))
-	return nil
+	var values []any
+	for _, x := range o.args {
+		values = append(values, f.value(dot, x))
+	}
+	f.at = o.from
+	return templateFuncs[o.name](values)
 }
 
 // fields goes from a value along names of methods, fields of structs, or keys of maps.

@@ -1,10 +1,12 @@
 package webgpu
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"text/template"
+	"text/template/parse"
 )
 
 // TestTemplates wants what text/template writes.
@@ -23,7 +25,7 @@ func TestTemplates(t *testing.T) {
 		`{{add 1 (add .V.BM 2) -3}} {{mul 2 3 4}} {{div 7 2}} {{mod 7 2}} {{ceil 7 2}} {{mask 4}} {{index .List 1}} {{slice "xyzw" 1 (add 1 2)}} {{print .V.BM "s"}}`,
 		`{{eq .Of "f32"}}{{eq .V.BM 2}}{{lt 1 2}}{{gt .V.BM 2}}{{ge 1 2}}{{and .Yes .Empty}}{{or .Empty .Yes}}`,
 		`{{pick .Yes 1 2}}{{pick .Empty 1 "b"}}{{min 1 2}}{{max 1 2}}{{pad}}{{and true .Yes false}}{{or false .Empty .Yes}}`,
-		"a {{- 1 -}} b {{/* nothing */}}c",
+		"a {{- 1 -}} b {{ 2 -}}\n c}} \n{{- .Of}}",
 	} {
 		var want, got strings.Builder
 		std, err := template.New("t").Funcs(funcs).Parse(text)
@@ -41,6 +43,110 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", text, &got, err, &want)
 		}
 	}
+}
+
+// TestTemplatesRead wants all shaders read as text/template reads them.
+func TestTemplatesRead(t *testing.T) {
+	known := map[string]any{}
+	for name := range templateFuncs {
+		known[name] = name
+	}
+	seen := 0
+	for name, text := range shaderTexts() {
+		trees, err := parse.Parse(name, text, "", "", known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, tree := range trees {
+			seen++
+			if got, want := spelledSections(shaders()[name].sections), spelledNode(tree.Root); got != want {
+				t.Errorf("%s is read as\n%s\nwant\n%s", name, got, want)
+			}
+		}
+	}
+	if len(shaders()) != seen {
+		t.Errorf("%d templates, want %d", len(shaders()), seen)
+	}
+}
+
+func spelledSections(list []section) (s string) {
+	for _, x := range list {
+		s += fmt.Sprintf("%s %q %s[%s|%s]\n", x.kind, x.name, spelledOperand(x.of), spelledSections(x.list), spelledSections(x.other))
+	}
+	return s
+}
+
+func spelledOperand(o *operand) string {
+	if o == nil {
+		return ""
+	}
+	s := fmt.Sprintf("(%s %#v %q", o.name, o.literal, o.fields)
+	for _, x := range o.args {
+		s += spelledOperand(x)
+	}
+	return s + ")"
+}
+
+// spelledNode spells what the parser of text/template gives like spelledSections and spelledOperand.
+func spelledNode(n parse.Node) (s string) {
+	const block = "%s %q %s[%s|%s]\n"
+	pipe := func(p *parse.PipeNode) (name, of string) {
+		if p == nil {
+			return "", ""
+		}
+		if len(p.Decl) > 0 {
+			name = p.Decl[0].Ident[0]
+		}
+		return name, spelledNode(p)
+	}
+	one := func(name string, literal any, fields ...string) string {
+		return fmt.Sprintf("(%s %#v %q)", name, literal, fields)
+	}
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n != nil {
+			for _, x := range n.Nodes {
+				s += spelledNode(x)
+			}
+		}
+		return s
+	case *parse.TextNode:
+		return fmt.Sprintf(block, "text", n.Text, "", "", "")
+	case *parse.ActionNode:
+		name, of := pipe(n.Pipe)
+		return fmt.Sprintf(block, map[bool]string{true: "print", false: "set"}[name == ""], name, of, "", "")
+	case *parse.IfNode:
+		_, of := pipe(n.Pipe)
+		return fmt.Sprintf(block, "if", "", of, spelledNode(n.List), spelledNode(n.ElseList))
+	case *parse.RangeNode:
+		name, of := pipe(n.Pipe)
+		return fmt.Sprintf(block, "range", name, of, spelledNode(n.List), "")
+	case *parse.TemplateNode:
+		_, of := pipe(n.Pipe)
+		return fmt.Sprintf(block, "template", n.Name, of, "", "")
+	case *parse.PipeNode:
+		args := n.Cmds[0].Args
+		s = spelledNode(args[0])
+		for _, x := range args[1:] {
+			s = s[:len(s)-1] + spelledNode(x) + ")"
+		}
+		return s
+	case *parse.DotNode:
+		return one(".", nil)
+	case *parse.FieldNode:
+		return one(".", nil, n.Ident...)
+	case *parse.VariableNode:
+		return one(n.Ident[0], nil, n.Ident[1:]...)
+	case *parse.IdentifierNode:
+		return one(n.Ident, nil)
+	case *parse.BoolNode:
+		return one("", n.True)
+	case *parse.StringNode:
+		return one("", n.Text)
+	case *parse.NumberNode:
+		return one("", int(n.Int64))
+	}
+	panic(n)
 }
 
 // TestTemplateErrors wants the place and the cause of what cannot be filled in.
