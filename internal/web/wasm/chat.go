@@ -28,7 +28,11 @@ func (m *model) generate(args []js.Value) (any, error) {
 	defer end()
 	p.options = o.options()
 	p.options.Tools = o.tools()
-	if err := form(ctx, m, &o, &p); err != nil {
+	var text func() (string, error)
+	if p.options.Receipt, text, err = receipt(m, o.Receipt); err != nil {
+		return nil, err
+	}
+	if p.options.Grammar, err = m.grammar(ctx, &o, &p); err != nil {
 		return nil, err
 	}
 	var g generated
@@ -48,7 +52,7 @@ func (m *model) generate(args []js.Value) (any, error) {
 			g.PromptSeconds = time.Since(start).Seconds()
 		}
 		g.Stop = string(t.Stop)
-		return tell(tokenOf(m, t, splits && p.messages != nil))
+		return tell(tokenOf(m, t, p.messages != nil))
 	}
 	if p.messages != nil {
 		err = converse(ctx, m, &p, &g, see, tell)
@@ -69,8 +73,8 @@ func (m *model) generate(args []js.Value) (any, error) {
 	}
 	g.Prompt, g.Kept = m.session.PromptTokens()
 	g.Seconds = time.Since(start).Seconds() - g.PromptSeconds
-	if p.options.Receipt != nil && g.Stop != "aborted" {
-		g.Receipt, err = textOf(p.options.Receipt)
+	if text != nil && g.Stop != "aborted" {
+		g.Receipt, err = text()
 	}
 	return g, err
 }

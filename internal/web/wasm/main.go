@@ -3,9 +3,9 @@
 // Command wasm is Karat for a web page's worker, or for Node: it sets the global karat, an object of functions for
 // loading models, running them and measuring them. gpu.Shim must have run before.
 //
-// Files in reading order: main.go (the global and loading), chat.go (answers), full.go and lean.go (with and without
-// the npm package's functions), proof.go (a model's proof), model.go (a loaded model), prompt.go (requests), values.go
-// (values and errors for JavaScript), file.go (files of a model).
+// Files in reading order: main.go (the global and loading), chat.go (answers), form.go (their forms and parts), full.go
+// and lean.go (with and without the npm package's functions), proof.go (a model's proof), model.go (a loaded model),
+// prompt.go (requests), values.go (values and errors for JavaScript), file.go (files of a model).
 package main
 
 import (

@@ -41,6 +41,12 @@ const said = async (promise) => {
 		});
 		out.tokens = tokens;
 		out.chat = await m.generate(chat, greedy);
+		const parts = [], schema = {type: 'object', properties: {color: {enum: ['blue', 'red']}}, required: ['color'], additionalProperties: false};
+		out.formed = await m.generate(chat, {...greedy, maxTokens: 40, schema});
+		const tools = [{type: 'function', function: {name: 'paint', parameters: schema}}];
+		await m.generate(chat, {...greedy, maxTokens: 80, tools, toolChoice: 'required'}, (t) => { if (t.call) parts.push(t.call); });
+		out.calls = parts;
+		out.receipt = await said(m.generate(chat, {...greedy, receipt: true}));
 		const held = new AbortController(); // a few tokens are made before the program looks up
 		out.busy = (await Promise.allSettled([
 			m.generate('func main() {', {maxTokens: 200, signal: held.signal, sampling: {temperature: 0}}),

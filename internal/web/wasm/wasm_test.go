@@ -45,17 +45,18 @@ type outcome struct {
 		Text   string
 		Tokens []struct{ ID int }
 	}
-	First, Chat, Aborted, AbortedPrompt, AfterLost answer
-	Tokens                                         []struct {
+	First, Chat, Formed, Aborted, AbortedPrompt, AfterLost answer
+	Tokens                                                 []struct {
 		Text    string
 		Logprob float64
 		Top     []struct{ Text string }
 		Stop    string
 	}
+	Calls                                                               []struct{ ID, Name, Arguments string }
 	Plain                                                               int
 	Bytes                                                               string
 	Checked                                                             []*string
-	Template, Strange                                                   problem
+	Template, Strange, Receipt                                          problem
 	Busy, Unknown, Closed, Garbage, Torn, BrokenShader, Lost, StillLost problem
 
 	Nodes int
@@ -176,6 +177,13 @@ func (o *outcome) text(t *testing.T, backend string) {
 	if !strings.HasSuffix(o.Render.Text, "model\n") || len(o.Render.Tokens) != o.Chat.Prompt {
 		t.Errorf("rendered %q: %d tokens, the chat had %d", o.Render.Text, len(o.Render.Tokens), o.Chat.Prompt)
 	}
+	if got := strings.Join(strings.Fields(o.Formed.Text), ""); got != `{"color":"blue"}` || o.Formed.Stop != "end" {
+		t.Errorf("by a schema: %+v", o.Formed)
+	}
+	if len(o.Calls) != 1 || o.Calls[0].Name != "paint" || o.Calls[0].ID == "" || strings.Join(strings.Fields(o.Calls[0].Arguments), "") != `{"color":"red"}` {
+		t.Errorf("with a tool: %+v", o.Calls)
+	}
+	o.Receipt.want(t, "a receipt", "other", "gives no receipts")
 	if o.First.Prompt != o.Plain {
 		t.Errorf("a text of %d tokens is a prompt of %d", o.Plain, o.First.Prompt)
 	}
