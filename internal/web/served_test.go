@@ -110,6 +110,58 @@ func TestServed(t *testing.T) {
 	}
 }
 
+// called gives the model two tools, has it call them, and sends their results; it returns what is seen on the way.
+const called = `$('#tools').value = JSON.stringify(['weather', 'clock'].map(name => ({ type: 'function', function: { name } })));
+	ask('call weather clock'); await until('the calls', () => document.querySelectorAll('.call').length === 2 && !$('#send').hidden && $('.result'));
+	const seen = [text('.call summary'), $('.call details').open, $('.call pre').textContent.replace(/\s/g, ''), $('.turn.assistant .stats').textContent.includes(' calls a tool')].join('|');
+	const [one, two] = document.querySelectorAll('.calls .result'); one.value = '<b>rain</b>'; two.value = 'prompt'; $('.calls > button').click();
+	await until('the answer', () => document.querySelectorAll('.turn.assistant').length === 2 && !document.querySelector('.typing') && !$('#send').hidden);
+	const results = [...document.querySelectorAll('.turn.tool')].map(e => e.querySelector('.who').textContent + ': ' + e.querySelector('.text').textContent);
+	return [seen, ...results, document.querySelectorAll('.calls .result').length].join(';')`
+
+// TestCalls: calls of tools are shown with their arguments folded, and the reader's results go back to the model, of
+// this browser's engine and of the server.
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	const want = `Calls weather|false|{"city":"Paris"}|true;Result of weather: <b>rain</b>;Result of clock: prompt;0`
+	sent := func(messages string) bool {
+		return strings.Contains(messages, `"tool_calls":[{"id":"c0","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Paris\"}"}},{"id":"c1"`) &&
+			strings.Contains(messages, `{"role":"tool","tool_call_id":"c0","name":"weather","content":"<b>rain</b>"},{"role":"tool","tool_call_id":"c1","name":"clock","content":"prompt"}]`)
+	}
+	p, _ := visited(t)
+	if got := do[string](p, `await ready(); `+called); got != want {
+		t.Errorf("of this browser: %s", got)
+	}
+	if got := do[string](p, `return answers()[1]`); !sent(got) {
+		t.Errorf("of this browser the model got %s", got)
+	}
+	p.size("light", 390)
+	p.look("calls")
+	if got := do[string](p, `$('#tools').value = '[{"name": "f"}]'; ask('What?'); return await failed('tools') + $('#say').value`); !strings.Contains(got, "cannot be read") || !strings.HasSuffix(got, "What?") {
+		t.Errorf("by a wrong list of tools: %q", got)
+	}
+	if got := do[string](p, `$('#tools').value = '[{"type": "function", "function": {"name": "f"}}]'; $('#forget').click(); ask('call f'); await until('the call', () => $('.result') && !$('#send').hidden);
+		$('.result').value = 'fail memory'; $('.calls > button').click(); await failed('memory'); await until('the box', () => $('.result')); return $('.result').value + document.querySelectorAll('.turn.tool').length`); got != "fail memory0" {
+		t.Errorf("a result that failed: %q", got)
+	}
+	url, _ := servedPage(t)
+	p = open(t)
+	p.visit(url)
+	const stand = `const usual = fetch, bodies = []; globalThis.fetch = (path, o) => { if (!path.endsWith('chat/completions')) return usual(path, o);
+		bodies.push(o.body); const chunk = (delta, finish_reason = null) => 'data: ' + JSON.stringify({ choices: [{ index: 0, delta, finish_reason }] }) + '\n\n', call = (index, more, f) => chunk({ tool_calls: [{ index, ...more, function: f }] });
+		return Promise.resolve(new Response(bodies.length > 1 ? chunk({ content: 'Done.' }, 'stop') : call(0, { id: 'c0', type: 'function' }, { name: 'weather', arguments: '{"city":' }) + call(0, {}, { arguments: '"Paris"}' }) + call(1, { id: 'c1' }, { name: 'clock', arguments: '{}' }) + chunk({}, 'tool_calls'))); };
+		globalThis.bodies = bodies; `
+	if got := do[string](p, `await ready(); `+stand+called); got != want {
+		t.Errorf("of the server: %s", got)
+	}
+	if got := do[string](p, `return bodies[0] + '|' + JSON.stringify(JSON.parse(bodies[1]).messages) + '|' + answers()[1]`); !strings.Contains(got, `"tools":[{"type":"function","function":{"name":"weather"}},`) || !sent(got) || !strings.HasSuffix(got, "|Done.") {
+		t.Errorf("the server got %s", got)
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
 // TestServedKey: the page of a server with keys asks for one, and keeps it for its tab.
 func TestServedKey(t *testing.T) {
 	t.Parallel()

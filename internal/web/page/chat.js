@@ -62,15 +62,19 @@ function keepDraft() {
 
 // withdraw takes back an answer of which nothing came, and puts the question back into the box.
 function withdraw(talk, turn) {
-	if (!turn || turn.role !== 'assistant' || turn.text || turn.stop === 'end') return;
-	const asked = turnOf(talk, turn.parent);
+	if (!turn || turn.role !== 'assistant' || !lacks(turn)) return;
+	let asked = turnOf(talk, turn.parent);
 	dropTurn(talk, turn);
-	if (!asked || talk.turns.some(x => x.parent === asked.id)) return;
+	for (; asked?.role === 'tool' && !talk.turns.some(x => x.parent === asked.id); asked = turnOf(talk, asked.parent)) dropTurn(talk, asked);
+	if (asked?.role !== 'user' || talk.turns.some(x => x.parent === asked.id)) return;
 	dropTurn(talk, asked);
 	$('say').value = $('say').value ? asked.text + '\n' + $('say').value : asked.text; // with what was typed meanwhile
 	attached = asked.files || [];
 	if (!talk.turns.length) dropTalk(talk);
 }
+
+// lacks reports whether nothing came of an answer.
+const lacks = turn => !turn.text && !turn.calls && turn.stop !== 'end';
 
 // settle fits the page to a model that was loaded: the recommendations, and what it can do.
 function settle() {
@@ -114,15 +118,15 @@ function draw() {
 	log.scrollTop = log.scrollHeight;
 }
 
-const name = turn => turn.role === 'user' ? 'you' : 'answer';
+const name = turn => turn.role === 'user' ? 'you' : turn.role === 'tool' ? ['resultOf', { name: turn.name }] : 'answer';
 
 // drawTurn makes a turn: its text, what is said of it, and what can be done with it.
 function drawTurn(talk, turn) {
-	const mine = turn.role === 'user', body = h('div', { class: 'text', dir: 'auto' });
+	const mine = turn.role !== 'assistant', body = h('div', { class: 'text', dir: 'auto' });
 	const e = h('article', { class: 'turn ' + turn.role, tLabel: name(turn) },
-		h('span', { class: 'who', t: name(turn) }), mine ? attachments(turn.files) : h('details', { class: 'reasoning', hidden: !turn.reasoning }, h('summary', { t: 'reasoning' }), h('div', { class: 'thoughts', dir: 'auto' }, turn.reasoning || '')),
-		body, h('div', { class: 'muted stats' }), h('div', { class: 'does' }, branches(talk, turn), copier(() => turn.text),
-			mine ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => edit(turn) }) : [
+		h('span', { class: 'who', dir: 'auto', t: name(turn) }), mine ? attachments(turn.files) : h('details', { class: 'reasoning', hidden: !turn.reasoning }, h('summary', { t: 'reasoning' }), h('div', { class: 'thoughts', dir: 'auto' }, turn.reasoning || '')),
+		body, mine ? null : h('div', { class: 'calls' }, callBoxes(talk, turn)), h('div', { class: 'muted stats' }), h('div', { class: 'does' }, branches(talk, turn), copier(() => turn.text),
+			turn.role === 'tool' ? null : mine ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => edit(turn) }) : [
 				h('button', { type: 'button', class: 'small', t: 'regenerate', 'data-needs': '', onclick: () => again(turn) }),
 				turn.stop === 'length' || turn.stop === 'aborted' ? h('button', { type: 'button', class: 'small', t: 'goOn', 'data-needs': '', onclick: () => goOn(turn) }) : null,
 				turn.tokens?.length ? h('button', { type: 'button', class: 'small', t: 'tokensOf', 'aria-expanded': 'false', onclick: e => toggleTokens(turn, e.target) }) : null,
@@ -153,7 +157,8 @@ function branches(talk, turn) {
 
 // messages is a branch as the model gets it.
 function messages(talk, turns) {
-	const all = turns.map(({ role, text, files }) => ({ role, content: contentOf(text, files) }));
+	const all = turns.map(({ role, text, files, calls, call, name }) => role === 'tool' ? { role, tool_call_id: call, name, content: text }
+		: { role, content: calls && !text ? null : contentOf(text, files), tool_calls: calls?.map(c => ({ id: c.id, type: 'function', function: { name: c.name, arguments: c.arguments } })) });
 	return talk.system ? [{ role: 'system', content: talk.system }, ...all] : all;
 }
 
@@ -187,13 +192,14 @@ const goOn = turn => answer(current(), turnOf(current(), turn.parent), turn);
 async function answer(talk, asked, begun) {
 	if (busy || !info) return;
 	const said = begun || addTurn(talk, asked.id, { role: 'assistant', text: '', model: info.name });
-	said._e = null;
+	for (const x of talk.turns) if (x === said || x.calls) x._e = null; // only the last turn has boxes for results
 	talk.at = said.id;
 	draw();
 	keepDraft();
 	await during('chat', () => Promise.all([keepTalk(talk), stream(talk, said, begun)]));
-	if (!said.text && said.stop !== 'end') {
+	if (lacks(said)) {
 		withdraw(talk, said);
+		for (const x of talk.turns) if (x.calls) x._e = null;
 		draw();
 	} else redraw(talk, said);
 	await keepTalk(talk);
@@ -201,6 +207,28 @@ async function answer(talk, asked, begun) {
 	showAttached();
 	grow();
 	$('say').focus();
+}
+
+// callBoxes are the calls of an answer: the tool's name, its arguments folded, and a box for the result, which the reader
+// writes. All results together go back to the model.
+function callBoxes(talk, turn) {
+	if (!turn.calls) return [];
+	const open = talk.at === turn.id, boxes = turn.calls.map((c, i) => h('textarea', { value: turn.results?.[i] || '', class: 'mono result', rows: 2, dir: 'auto', tLabel: ['resultOf', { name: c.name }], tPlaceholder: ['resultOf', { name: c.name }] }));
+	const all = turn.calls.map((c, i) => h('div', { class: 'card call' }, h('details', null, h('summary', null, h('span', { t: ['callOf', { name: c.name }] })), h('pre', { dir: 'ltr', tabindex: '0' }, pretty(c.arguments))), open ? boxes[i] : null));
+	return open ? [...all, h('button', { type: 'button', class: 'small', t: ['giveResults', { results: counted('resultCount', boxes.length) }], 'data-needs': '', onclick: () => giveResults(talk, turn, boxes.map(x => x.value)) })] : all;
+}
+
+function pretty(json) {
+	try { return JSON.stringify(JSON.parse(json), null, 2); } catch { return json; }
+}
+
+// giveResults sends the results of an answer's calls to the model, which goes on.
+async function giveResults(talk, turn, results) {
+	if (busy || !info) return;
+	let last = turn;
+	turn.results = results;
+	turn.calls.forEach((c, i) => { last = addTurn(talk, last.id, { role: 'tool', text: results[i], name: c.name, call: c.id }); });
+	await answer(talk, last);
 }
 
 // stream streams an answer into a turn. A screen reader hears it sentence by sentence.
@@ -228,7 +256,7 @@ async function stream(talk, said, begun) {
 	};
 	let r;
 	try {
-		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), continue: !!begun && !plain } }, token => {
+		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), tools: toolsOf(), continue: !!begun && !plain } }, token => {
 			if (token.prompt) return void (read = token.prompt);
 			first ||= performance.now();
 			const list = token.tokens ?? (token.id === undefined ? [] : [{ text: token.token ?? token.text, logprob: token.logprob, top: token.top }]);
@@ -239,6 +267,7 @@ async function stream(talk, said, begun) {
 				r.hidden = false;
 				r.querySelector('.thoughts').append(token.reasoning);
 			}
+			if (token.call) (said.calls ||= []).push(token.call);
 			if (token.text) {
 				said.text += token.text;
 				unsaid += token.text;
@@ -252,6 +281,7 @@ async function stream(talk, said, begun) {
 	} catch (e) {
 		said.text = before;
 		said.stop = 'failed';
+		if (!begun) delete said.calls;
 		throw e;
 	} finally {
 		clearInterval(wait);
@@ -259,9 +289,9 @@ async function stream(talk, said, begun) {
 		hear(true);
 	}
 	if (!plain && r.text && !begun) said.text = r.text; // as the model said it, for the next prompt
-	said.stop = r.stop;
+	said.stop = said.calls && r.stop === 'end' ? 'tool_calls' : r.stop;
 	said.receipt = r.receipt;
-	said.said = { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: r.promptSeconds, first: ((first || performance.now()) - began) / 1000, stop: r.stop, seed: sampling.temperature !== 0 ? sampling.seed : undefined };
+	said.said = { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: r.promptSeconds, first: ((first || performance.now()) - began) / 1000, stop: said.stop, seed: sampling.temperature !== 0 ? sampling.seed : undefined };
 	if (follow()) log.scrollTop = log.scrollHeight;
 	keep(r.stats);
 }
@@ -379,7 +409,7 @@ async function togglePrompt() {
 	if (!shown.hidden) return hidePrompt();
 	await during('render', async () => {
 		const text = mode() === 'text', turns = branch(current()), asked = draft() ? [{ role: 'user', text: draft() }] : [];
-		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) } : await call('render', { messages: messages(current(), [...turns, ...asked]) });
+		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) } : await call('render', { messages: messages(current(), [...turns, ...asked]), options: { tools: toolsOf() } });
 		shown.replaceChildren(h('h3', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens),
 			text ? '' : h('details', null, h('summary', { t: 'template' }), h('pre', { dir: 'ltr' }, info.template)));
 		shown.hidden = false;

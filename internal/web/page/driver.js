@@ -71,23 +71,25 @@ const remote = {
 		return tokens.map(x => ({ id: x.id, text: typeof x.piece === 'string' ? x.piece : new TextDecoder().decode(new Uint8Array(x.piece)) }));
 	},
 
-	async render({ messages }) {
-		const { prompt: text } = await json('apply-template', { model: info.name, messages });
+	async render({ messages, options: { tools } = {} }) {
+		const { prompt: text } = await json('apply-template', { model: info.name, messages, tools });
 		const { tokens } = await json('tokenize', { model: info.name, content: text, with_pieces: true, parse_special: true });
 		return { text, tokens: tokens.map(x => ({ id: x.id, text: typeof x.piece === 'string' ? x.piece : new TextDecoder().decode(new Uint8Array(x.piece)) })) };
 	},
 
-	// generate streams an answer: tell gets each token's {text, logprob, top}, or {reasoning}.
+	// generate streams an answer: tell gets each token's {text, logprob, top}, or {reasoning}, or a {call}.
 	async generate({ prompt, options }, tell) {
 		control = new AbortController();
-		const { sampling: s, schema } = options, chats = Array.isArray(prompt), began = performance.now();
+		const { sampling: s, schema, tools } = options, chats = Array.isArray(prompt), began = performance.now();
 		const body = { model: info.name, stream: true, stream_options: { include_usage: true }, max_tokens: options.maxTokens, seed: s.seed, temperature: s.temperature,
 			top_k: s.topK, top_p: s.topP, min_p: s.minP, repetition_penalty: s.repeatPenalty,
 			...chats ? { messages: prompt, logprobs: true, top_logprobs: options.top } : { prompt, logprobs: options.top },
 			...options.continue && { continue_final_message: true, add_generation_prompt: false },
+			...tools && { tools },
 			...schema && { response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } } } };
 		for (const [name, v] of Object.entries(body)) if (v === undefined || v === null) delete body[name];
 		const said = { text: '', stop: 'end', tokens: 0, prompt: 0, kept: 0 };
+		const calls = []; // as far as they are said
 		let first = 0;
 		try {
 			const r = await reach(chats ? 'v1/chat/completions' : 'v1/completions', body, control.signal);
@@ -99,6 +101,11 @@ const remote = {
 				if (!c) continue;
 				if (c.finish_reason) said.stop = { stop: 'end', length: 'length' }[c.finish_reason] || c.finish_reason;
 				const reasoning = c.delta?.reasoning_content, text = (chats ? c.delta?.content : c.text) || '';
+				for (const { index, id, function: f } of c.delta?.tool_calls || []) {
+					const call = calls[index] ||= { id, name: '', arguments: '' };
+					call.name += f.name || '';
+					call.arguments += f.arguments || '';
+				}
 				if (!reasoning && !text && !c.logprobs) continue;
 				first ||= performance.now();
 				said.text += text;
@@ -108,6 +115,7 @@ const remote = {
 			if (e.name !== 'AbortError' && !control.signal.aborted) throw e;
 			said.stop = 'aborted';
 		}
+		for (const call of calls) tell({ call });
 		const end = performance.now();
 		return { ...said, promptSeconds: ((first || end) - began) / 1000, seconds: (end - (first || end)) / 1000 };
 	},

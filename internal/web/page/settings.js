@@ -12,7 +12,7 @@ const presets = {
 const amounts = [['max-tokens', 'maxTokens', 1, 1000000, 1], ['temperature', 'temperature', 0, 2, 0.05], ['top-k', 'topK', 0, 1000000, 1], ['top-p', 'topP', 0, 1, 0.01], ['min-p', 'minP', 0, 1, 0.01],
 	['seed', 'seed', 0, 2 ** 53 - 1, 1], ['repeat-penalty', 'repeatPenalty', 0.01, 10, 0.01], ['repeat-last', 'repeatLast', -1, 1000000, 1]];
 const sampled = ['temperature', 'top-k', 'top-p', 'min-p', 'repeat-penalty', 'repeat-last'];
-const settings = ['mode', 'preset', 'schema', ...amounts.map(([id]) => id)];
+const settings = ['mode', 'preset', 'schema', 'tools', ...amounts.map(([id]) => id)];
 
 let wanted = 'chat'; // the mode that the reader chose
 
@@ -27,7 +27,8 @@ function makeSettings() {
 		choose('preset', 'preset', [...Object.keys(presets), 'own'].map(x => [x, 'preset_' + x]), applyPreset),
 		number(amounts[0]),
 		h('details', { class: 'wide', id: 'more' }, h('summary', { t: 'more' }), h('div', { class: 'fields' }, amounts.slice(1).map(number), h('p', { class: 'muted wide', t: 'samplingHelp' }),
-			field('schema', h('textarea', { id: 'schema', class: 'mono', rows: 3, dir: 'ltr', spellcheck: 'false', placeholder: '{"type": "object"}' }), { class: 'field wide' })))));
+			field('schema', h('textarea', { id: 'schema', class: 'mono', rows: 3, dir: 'ltr', spellcheck: 'false', placeholder: '{"type": "object"}' }), { class: 'field wide' }),
+			field('tools', h('textarea', { id: 'tools', class: 'mono', rows: 3, dir: 'ltr', spellcheck: 'false', placeholder: '[{"type": "function", "function": {"name": "f"}}]' }), { class: 'field wide' })))));
 }
 
 function keepSettings(e) {
@@ -76,13 +77,19 @@ const samplingOf = () => {
 	return { ...info.sampling, ...own, seed: setting('seed') ?? crypto.getRandomValues(new Uint32Array(1))[0] };
 };
 
-// schemaOf is the JSON schema that an answer has to fit, undefined where there is none.
-function schemaOf() {
-	const text = $('schema').value.trim();
+// written is the JSON in a field if it is good, undefined where there is none.
+function written(id, good) {
+	const text = $(id).value.trim();
 	if (!text) return undefined;
 	try {
-		const schema = JSON.parse(text);
-		if (schema && typeof schema === 'object') return schema;
+		const v = JSON.parse(text);
+		if (good(v)) return v;
 	} catch { /* it is told below */ }
-	throw trouble('schema', text.slice(0, 80));
+	throw trouble(id, text.slice(0, 80));
 }
+
+// schemaOf is the JSON schema that an answer has to fit.
+const schemaOf = () => written('schema', v => v && typeof v === 'object');
+
+// toolsOf are the tools that the model may call in a chat.
+const toolsOf = () => mode() === 'text' ? undefined : written('tools', v => Array.isArray(v) && v.every(x => x?.type === 'function' && typeof x.function?.name === 'string'));

@@ -41,7 +41,7 @@ function sound(x) {
 	if (typeof x?.id !== 'string' || !Array.isArray(x.turns) || !/^(chat|text)$/.test(x.mode)) return false;
 	const seen = new Set(['']);
 	for (const t of x.turns) { // a parent comes before its children, so that no turn is its own ancestor
-		if (typeof t?.id !== 'string' || typeof t.text !== 'string' || !/^(user|assistant)$/.test(t.role) || !seen.has(t.parent) || seen.has(t.id)) return false;
+		if (typeof t?.id !== 'string' || typeof t.text !== 'string' || !/^(user|assistant|tool)$/.test(t.role) || !(t.calls ?? []).every?.(c => typeof c?.name === 'string' && typeof c.arguments === 'string') || !seen.has(t.parent) || seen.has(t.id)) return false;
 		seen.add(t.id);
 	}
 	return seen.has(x.at);
@@ -109,7 +109,7 @@ function found(talk, words) {
 function markdownOf(talk) {
 	const parts = [`# ${titleOf(talk)}`];
 	if (talk.system) parts.push(`> ${talk.system.replace(/\n/g, '\n> ')}`);
-	for (const turn of branch(talk)) parts.push(`**${t(turn.role === 'user' ? 'you' : 'answer')}**`, turn.text.trim());
+	for (const turn of branch(talk)) parts.push(`**${t(...[name(turn)].flat())}**`, turn.text.trim(), ...(turn.calls || []).map(c => `\`\`\`\n${c.name}(${c.arguments})\n\`\`\``));
 	return parts.join('\n\n') + '\n';
 }
 

@@ -60,6 +60,7 @@ const WORDS = {
 		server: 'server', gpu: 'GPU', cpu: 'CPU', onServer: '{host} computes the answers.', noAdapter: 'The browser has WebGPU, but offers no GPU, so the model runs on the processor: slower, and right as well.', onCPUChosen: 'The model runs on the processor, as “Runs on” under Models says.', onThisServer: 'On this server', inThisBrowser: 'In this browser', servedFacts: 'context {context}', sees: 'sees pictures',
 		wantsKey: 'This server wants a key', useKey: 'Use the key', useBrowser: 'Use the demo in this browser', error_server: 'The server does not answer. Is it still running?', error_serverBusy: 'The server has no room for this request now. Try again soon.', error_key: 'The server does not accept this key.', stop_failed: 'failed', stop_tool_calls: 'calls a tool', stop_content_filter: 'refused',
 		reallyRemove: 'Delete for good', reallyRemoveName: 'Delete {name} for good', files: 'Files of {repo}', noFiles: 'There is no GGUF file in {repo}.', downloading: 'Downloading {name}: {have} of {size}',
+		tools: 'Tools that the model may call, as JSON', error_tools: 'The list of tools cannot be read. It is OpenAI’s: [{"type": "function", "function": {"name": …}}].', callOf: 'Calls {name}', resultOf: 'Result of {name}', giveResults: 'Send {results}', resultCount: '{n} result|{n} results',
 		provedHere: 'Proved here: {ok} of {n} prompts are inside', receipt: 'Receipt', error_browser: 'This needs a model that runs in this browser.', error_receipt: 'The server has no such receipt any more.',
 	},
 	ar: {
@@ -122,6 +123,7 @@ const WORDS = {
 		server: 'خادم', gpu: 'GPU', cpu: 'CPU', onServer: 'يحسب {host} الأجوبة.', noAdapter: 'في المتصفح WebGPU لكنه لا يوفّر بطاقة رسوميات، لذلك يعمل النموذج على المعالج: أبطأ، والنتائج صحيحة كذلك.', onCPUChosen: 'يعمل النموذج على المعالج كما يقول «يعمل على» في «النماذج».', onThisServer: 'على هذا الخادم', inThisBrowser: 'في هذا المتصفح', servedFacts: 'السياق {context}', sees: 'يرى الصور',
 		wantsKey: 'يطلب هذا الخادم مفتاحًا', useKey: 'استخدم المفتاح', useBrowser: 'استخدم النموذج التجريبي في هذا المتصفح', error_server: 'لا يجيب الخادم. هل ما زال يعمل؟', error_serverBusy: 'لا مكان لهذا الطلب على الخادم الآن. حاول بعد قليل.', error_key: 'لا يقبل الخادم هذا المفتاح.', stop_failed: 'تعذّر', stop_tool_calls: 'يستدعي أداة', stop_content_filter: 'رُفض',
 		reallyRemove: 'احذف نهائيًا', reallyRemoveName: 'احذف {name} نهائيًا', files: 'ملفات {repo}', noFiles: 'لا ملف GGUF في {repo}.', downloading: 'تنزيل {name}: {have} من {size}',
+		tools: 'الأدوات التي للنموذج أن يستدعيها، بصيغة JSON', error_tools: 'لا يمكن قراءة قائمة الأدوات. صيغتها صيغة OpenAI: ⁦[{"type": "function", "function": {"name": …}}]⁩.', callOf: 'يستدعي {name}', resultOf: 'نتيجة {name}', giveResults: 'أرسل {results}', resultCount: 'نتيجة واحدة|نتيجتين|{n} نتائج|{n} نتيجة|{n} نتيجة',
 		provedHere: 'بُرهن هنا: {ok} من {n} نصوص ضمن الحد', receipt: 'إيصال', error_browser: 'يحتاج هذا إلى نموذج يعمل في هذا المتصفح.', error_receipt: 'لم يعد لدى الخادم هذا الإيصال.',
 	},
 	zh: {
@@ -184,6 +186,7 @@ const WORDS = {
 		server: '服务器', gpu: 'GPU', cpu: 'CPU', onServer: '{host} 计算回答。', noAdapter: '浏览器有 WebGPU，但没有提供 GPU，所以模型在处理器上运行：较慢，但结果同样正确。', onCPUChosen: '按“模型”里“运行于”的选择，模型在处理器上运行。', onThisServer: '在这台服务器上', inThisBrowser: '在这个浏览器里', servedFacts: '上下文 {context}', sees: '能看图片',
 		wantsKey: '这台服务器需要密钥', useKey: '使用密钥', useBrowser: '使用浏览器里的演示模型', error_server: '服务器没有回答。它还在运行吗？', error_serverBusy: '服务器现在没有空位处理这个请求。请稍后再试。', error_key: '服务器不接受这个密钥。', stop_failed: '失败', stop_tool_calls: '调用工具', stop_content_filter: '被拒绝',
 		reallyRemove: '永久删除', reallyRemoveName: '永久删除 {name}', files: '{repo} 的文件', noFiles: '{repo} 里没有 GGUF 文件。', downloading: '正在下载 {name}：{have}，共 {size}',
+		tools: '模型可以调用的工具（JSON）', error_tools: '无法读取工具列表。格式与 OpenAI 相同：[{"type": "function", "function": {"name": …}}]。', callOf: '调用 {name}', resultOf: '{name} 的结果', giveResults: '发送 {results}', resultCount: '{n} 个结果',
 		provedHere: '在这里证明过：{n} 个提示中有 {ok} 个在界限内', receipt: '凭据', error_browser: '这需要一个在此浏览器里运行的模型。', error_receipt: '服务器已没有这个凭据。',
 	},
 };

@@ -47,7 +47,7 @@ const model = {
 		return { text, tokens: split(text) };
 	},
 	async tokenize(text) { return split(text); },
-	async generate(prompt, { maxTokens, sampling, signal }, onToken) {
+	async generate(prompt, { maxTokens, sampling, signal, tools }, onToken) {
 		const asked = typeof prompt === 'string' ? prompt : prompt.at(-1).content;
 		const ids = typeof prompt === 'string' ? split(prompt) : (await this.render(prompt)).tokens;
 		let kept = 0;
@@ -57,7 +57,8 @@ const model = {
 		if (kind) throw Object.assign(new Error(`webgpu: blk.3.ffn_down: ${kind}`), { kind });
 		const most = maxTokens < 0 ? 4096 : maxTokens;
 		const fenced = v => ['````\n', JSON.stringify(v), '\n````']; // as it is, whatever Markdown makes of the rest
-		const words = asked === 'settings' ? fenced(sampling) : /(^|\n)prompt$/.test(asked) ? fenced(prompt) : asked.startsWith('echo ') ? asked.slice(5).match(/[^]{1,7}/g) : asked === 'one' ? ['One'] : asked === 'wait' ? ['never'] : /^lines/.test(asked) ? Array.from({ length: most }, (_, i) => `line ${i}\n`) : /^count/.test(asked) ? Array.from({ length: most }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
+		const calls = tools && /^call /.test(asked) ? asked.slice(5).split(' ').map((name, i) => ({ id: 'c' + i, name, arguments: '{"city":"Paris"}' })) : [];
+		const words = calls.length ? [] : asked === 'settings' ? fenced(sampling) : /(^|\n)prompt$/.test(asked) ? fenced(prompt) : asked.startsWith('echo ') ? asked.slice(5).match(/[^]{1,7}/g) : asked === 'one' ? ['One'] : asked === 'wait' ? ['never'] : /^lines/.test(asked) ? Array.from({ length: most }, (_, i) => `line ${i}\n`) : /^count/.test(asked) ? Array.from({ length: most }, (_, i) => ' ' + i) : / /.test(asked) && /[؀-ۿ]/.test(asked) ? [' السماء', ' زرقاء.'] : [' The sky', ' is <b>blue</b>', ' & wide.'];
 		let n = 0, stop = 'end';
 		for (const text of words) {
 			try {
@@ -69,6 +70,7 @@ const model = {
 			n++;
 			onToken({ id: n, text, logprob: -0.1 });
 		}
+		for (const call of calls) onToken({ call });
 		return { text: words.slice(0, n).join(''), stop, prompt: ids.length, kept, tokens: n, promptSeconds: 0.05, seconds: n * 0.02 };
 	},
 	progress: () => [340, 1200],
