@@ -20,6 +20,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/backend/webgpu/gpu"
+	"github.com/karat-run/karat/internal/lab/report"
 	"github.com/karat-run/karat/js"
 )
 
@@ -49,7 +50,7 @@ func libraries() (files []File, err error) {
 		}
 		files = append(files, File{Name: "lib/" + name + ".js", Data: data})
 	}
-	return files, nil
+	return append(files, File{Name: "lib/report.js", Data: report.Drawing()}), nil // for diagnoses
 }
 
 // common are the modules of the npm package in karat.js, in order; scripts are the parts of the page alone. The page
@@ -57,7 +58,7 @@ func libraries() (files []File, err error) {
 var (
 	common  = []string{"kernels.js", "simd.js", "hub.js", "store.js", "worker.js", "client.js"}
 	scripts = []string{"words.js", "dom.js", "driver.js", "models.js", "talks.js", "settings.js", "markdown.js",
-		"chat.js", "proof.js", "bench.js", "probe.js", "main.js"}
+		"chat.js", "proof.js", "bench.js", "files.js", "probe.js", "main.js"}
 )
 
 // Program is the compiled part of a site.

@@ -86,7 +86,7 @@ var below = map[string]string{
 	"pull":         "hub hub/local",
 	"server":       ". hub hub/local syntax filelock",
 	"js":           "",
-	"web":          "atomicfile backend/webgpu/gpu js",
+	"web":          "atomicfile backend/webgpu/gpu lab/report js",
 	"dev/webbuild": "",
 	"dev/webgen":   "atomicfile dev/webbuild",
 	"web/probe":    ". experiment",

@@ -36,7 +36,17 @@ var (
 
 // script is the only script a page may run: the page's policy names its hash, so that nothing in a dump can bring
 // another.
-var script = uplotJS + pageJS
+var script = uplotJS + pageJS + `
+const redraw = drawReport(JSON.parse(document.querySelector("script[type='application/json']").textContent), document.body);
+for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", redraw);
+`
+
+// Drawing returns a script for other pages: drawReport(data, root) draws the field page of a diagnosis.json into a shadow
+// root, whose style is drawReport.style.
+func Drawing() []byte {
+	style, _ := json.Marshal(uplotCSS + pageCSS) // a string
+	return []byte(uplotJS + pageJS + "drawReport.style = " + string(style) + ";\n")
+}
 
 // The most a page shows of long lists.
 const (

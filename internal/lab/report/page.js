@@ -1,9 +1,7 @@
-// The page of a diagnosis, or of a model's numbers: its data is the JSON before this script. uPlot draws the charts, to be
-// read point by point and enlarged.
-(() => {
+// drawReport draws a diagnosis, or a model's numbers, into the body of a page of its own or into a shadow root. uPlot draws
+// the charts, to be read point by point and enlarged. The function that it returns draws them anew in other colors.
+function drawReport(data, root) {
 	"use strict";
-	const data = JSON.parse(document.querySelector("script[type='application/json']").textContent);
-	const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 	const plots = [];
 
 	// h makes an element; children that are null or empty are left out.
@@ -13,11 +11,18 @@
 		e.append(...children.flat(2).filter(c => c != null && c !== ""));
 		return e;
 	}
+	const sample = root.appendChild(h("i"));
+	sample.hidden = true;
+	const color = name => {
+		sample.style.color = `var(${name})`;
+		return getComputedStyle(sample).color;
+	};
 	const inked = (className, ink) => {
 		const e = h("i", className);
 		e.style.setProperty("--ink", `var(${ink})`);
 		return e;
 	};
+	const mainTag = root == document.body ? "main" : "div"; // a page has one main
 	const section = (title, ...children) => h("section", "", h("h2", "", title), ...children);
 	// unbroken keeps numbers and ranges whole where lines are broken: joiners stand at their hyphens.
 	const unbroken = s => s.replaceAll("e-", "e-\u2060").replaceAll("–", "\u2060–\u2060");
@@ -27,7 +32,7 @@
 		const box = h("div", "scroll", e);
 		box.tabIndex = 0;
 		box.setAttribute("role", "group");
-		box.setAttribute("aria-label", label);
+		for (const named of [box, e]) named.setAttribute("aria-label", label);
 		return box;
 	}
 	function folded(title, open, ...children) {
@@ -64,7 +69,7 @@
 	}
 
 	// tip is the box with the values at the pointer.
-	const tip = document.body.appendChild(h("div", "tip"));
+	const tip = root.appendChild(h("div", "tip"));
 	tip.hidden = true;
 	tip.setAttribute("role", "status");
 	function tell(x, y, title, lines) {
@@ -72,8 +77,8 @@
 		tip.append(h("b", "", title), ...lines.map(([ink, text]) => h("div", "", ink ? inked("", ink) : null, text)));
 		tip.hidden = false;
 		const left = x + 14 + tip.offsetWidth > innerWidth ? x - 14 - tip.offsetWidth : x + 14;
-		tip.style.left = `${scrollX + Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 4))}px`;
-		tip.style.top = `${scrollY + Math.max(4, y - 14 - tip.offsetHeight)}px`;
+		tip.style.left = `${Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 4))}px`;
+		tip.style.top = `${Math.max(4, y - 14 - tip.offsetHeight)}px`;
 	}
 	const hush = () => { tip.hidden = true };
 
@@ -276,7 +281,7 @@
 		});
 		const map = h("table", "map", h("tbody", "", body), h("tfoot", "", h("tr", "", h("th", "", "layer"), labels)));
 		const say = p => {
-			const told = document.elementFromPoint(p.clientX, p.clientY)?.say;
+			const told = root.getRootNode().elementFromPoint(p.clientX, p.clientY)?.say;
 			told ? tell(p.clientX, p.clientY, told[0], [["", told[1]]]) : hush();
 		};
 		map.addEventListener("mousemove", say);
@@ -367,7 +372,7 @@
 
 	function diagnosis() {
 		const curves = data.curves || [], findings = data.findings || [], logits = data.logits || [];
-		const main = h("main", "", section("What happened", data.story.map(s => h("p", "", unbroken(s)))));
+		const main = h(mainTag, "main", section("What happened", data.story.map(s => h("p", "", unbroken(s)))));
 		main.firstChild.className = "story";
 		if (findings.length)
 			main.append(section("Findings, first cause first", h("ol", "findings", findings.map((f, i) => h("li", "", h("h3", "", h("span", "number", String(i + 1)), " ", h("code", "", f.cause)),
@@ -401,9 +406,9 @@
 			const values = points.map(get), s = decades(values);
 			return figure(`${of}: ${title}`, note, drawn(`${of}: ${title} by layer, logarithmic`, { x: layerAxis(points), y: s.y, names: placeNames(points), traces: [s.trace(title, "dot", "--series0", indices(points), values, 1.8)] }));
 		}));
-		return [h("header", "good", h("h1", "", data.model), h("p", "what", data.of)), h("main", "", section("In the order of the graph", charts(figures)))];
+		return [h("header", "good", h("h1", "", data.model), h("p", "what", data.of)), h(mainTag, "main", section("In the order of the graph", charts(figures)))];
 	}
 
-	document.body.prepend(...(data.stats ? stats() : diagnosis()));
-	for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", () => plots.forEach(u => u.redraw(false)));
-})();
+	root.prepend(...(data.stats ? stats() : diagnosis()));
+	return () => plots.forEach(u => u.redraw(false));
+}

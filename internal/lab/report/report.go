@@ -1,6 +1,6 @@
 // Package report writes a diagnosis for its readers: as text for a terminal, as JUnit's XML and SARIF for CI, as JSON
 // in brief for programs, and as one HTML page that can be mailed. The page carries the diagnosis as JSON, and page.js
-// draws it.
+// draws it, there and in the page of package web.
 //
 // Names, texts and numbers of a diagnosis come from a stranger's dump. Whatever they are, each form stays
 // well-formed, and all forms except the JSON have a bounded size.
@@ -45,8 +45,12 @@ func WriteDir(dir string, d *diagnose.Diagnosis) error {
 	return nil
 }
 
+// writeJSON writes a diagnosis, and what its page draws.
 func writeJSON(w io.Writer, d *diagnose.Diagnosis) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(d)
+	return e.Encode(struct {
+		*diagnose.Diagnosis
+		Page *page `json:"page"` // for internal/web's viewer
+	}{d, newPage(d)})
 }

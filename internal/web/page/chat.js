@@ -385,12 +385,14 @@ function showAttached() {
 	$('attached').replaceChildren(...attached.map(f => h('span', { class: 'chip' }, h('span', { dir: 'auto' }, f.name), h('button', { type: 'button', class: 'small', tLabel: ['removeName', { name: f.name }], onclick: () => { attached = attached.filter(x => x !== f); showAttached(); } }, '×'))));
 }
 
-// dropped takes what a reader drops on the page: models to be opened, files for the message.
-function dropped(e) {
+// dropped takes what a reader drops on the page: models and diagnoses to be opened, files for the message.
+async function dropped(e) {
 	e.preventDefault();
 	const files = [...e.dataTransfer.files], models = files.filter(f => /\.gguf$/i.test(f.name));
 	if (models.length) return take({ kind: 'file', files: models, name: models[0].name });
+	if (files.length === 1 && await openReport(files[0])) return;
 	if (!$('chat').hidden) attach(files);
+	else if (files.length) fail(trouble('diagnosis', files[0].name));
 }
 
 // grow fits the box to what is written.

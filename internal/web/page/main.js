@@ -183,10 +183,10 @@ async function start() {
 	speak(new URLSearchParams(location.search).get('lang') || recall('language') || navigator.language.slice(0, 2));
 	light(recall('theme') || '');
 	$('language').onchange = e => { remember('language', e.target.value); speak(e.target.value); if (info) { showInfo(); recommend(); } listTalks(); };
-	$('theme').onchange = e => { remember('theme', e.target.value); light(e.target.value); };
+	$('theme').onchange = e => { remember('theme', e.target.value); light(e.target.value); redrawn(); };
 	$('cancel').onclick = stop;
 	$('list-talks').onclick = () => document.body.classList.toggle('listing');
-	for (const make of [makeModels, makeChat, makeProof, makeBench, makeProbe]) make();
+	for (const make of [makeModels, makeChat, makeProof, makeBench, makeDiagnosis, makeProbe]) make();
 	$('backend').value = recall('backend') || '';
 	setTabs();
 	setBusy('');

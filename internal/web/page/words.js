@@ -61,6 +61,7 @@ const WORDS = {
 		wantsKey: 'This server wants a key', useKey: 'Use the key', useBrowser: 'Use the demo in this browser', error_server: 'The server does not answer. Is it still running?', error_serverBusy: 'The server has no room for this request now. Try again soon.', error_key: 'The server does not accept this key.', stop_failed: 'failed', stop_tool_calls: 'calls a tool', stop_content_filter: 'refused',
 		reallyRemove: 'Delete for good', reallyRemoveName: 'Delete {name} for good', files: 'Files of {repo}', noFiles: 'There is no GGUF file in {repo}.', downloading: 'Downloading {name}: {have} of {size}',
 		tools: 'Tools that the model may call, as JSON', error_tools: 'The list of tools cannot be read. It is OpenAI’s: [{"type": "function", "function": {"name": …}}].', callOf: 'Calls {name}', resultOf: 'Result of {name}', giveResults: 'Send {results}', resultCount: '{n} result|{n} results',
+		diagnosis: 'Diagnosis', diagnosisTitle: 'What does an engine do wrong?', diagnosisHelp: 'Open or drop the diagnosis.json, or the index.html, that “karat lab diagnose --report FOLDER” wrote. It is drawn here and goes nowhere. Its words are English.', openDiagnosis: 'Open a diagnosis…', diagnosisOf: 'The diagnosis {name}', error_diagnosis: 'This is no diagnosis that can be drawn. “karat lab diagnose --report FOLDER” of this release or a newer one writes such files.',
 		provedHere: 'Proved here: {ok} of {n} prompts are inside', receipt: 'Receipt', error_browser: 'This needs a model that runs in this browser.', error_receipt: 'The server has no such receipt any more.',
 	},
 	ar: {
@@ -124,6 +125,7 @@ const WORDS = {
 		wantsKey: 'يطلب هذا الخادم مفتاحًا', useKey: 'استخدم المفتاح', useBrowser: 'استخدم النموذج التجريبي في هذا المتصفح', error_server: 'لا يجيب الخادم. هل ما زال يعمل؟', error_serverBusy: 'لا مكان لهذا الطلب على الخادم الآن. حاول بعد قليل.', error_key: 'لا يقبل الخادم هذا المفتاح.', stop_failed: 'تعذّر', stop_tool_calls: 'يستدعي أداة', stop_content_filter: 'رُفض',
 		reallyRemove: 'احذف نهائيًا', reallyRemoveName: 'احذف {name} نهائيًا', files: 'ملفات {repo}', noFiles: 'لا ملف GGUF في {repo}.', downloading: 'تنزيل {name}: {have} من {size}',
 		tools: 'الأدوات التي للنموذج أن يستدعيها، بصيغة JSON', error_tools: 'لا يمكن قراءة قائمة الأدوات. صيغتها صيغة OpenAI: ⁦[{"type": "function", "function": {"name": …}}]⁩.', callOf: 'يستدعي {name}', resultOf: 'نتيجة {name}', giveResults: 'أرسل {results}', resultCount: 'نتيجة واحدة|نتيجتين|{n} نتائج|{n} نتيجة|{n} نتيجة',
+		diagnosis: 'تشخيص', diagnosisTitle: 'ما الذي يخطئ فيه محرّك؟', diagnosisHelp: 'افتح أو أفلت diagnosis.json أو index.html مما كتبه ‎“karat lab diagnose --report FOLDER”‎. يُرسم هنا ولا يُرسل إلى أي مكان، وكلماته بالإنجليزية.', openDiagnosis: 'افتح تشخيصًا…', diagnosisOf: 'التشخيص {name}', error_diagnosis: 'ليس هذا تشخيصًا يمكن رسمه. يكتب مثله ‎“karat lab diagnose --report FOLDER”‎ في هذا الإصدار أو أحدث منه.',
 		provedHere: 'بُرهن هنا: {ok} من {n} نصوص ضمن الحد', receipt: 'إيصال', error_browser: 'يحتاج هذا إلى نموذج يعمل في هذا المتصفح.', error_receipt: 'لم يعد لدى الخادم هذا الإيصال.',
 	},
 	zh: {
@@ -187,6 +189,7 @@ const WORDS = {
 		wantsKey: '这台服务器需要密钥', useKey: '使用密钥', useBrowser: '使用浏览器里的演示模型', error_server: '服务器没有回答。它还在运行吗？', error_serverBusy: '服务器现在没有空位处理这个请求。请稍后再试。', error_key: '服务器不接受这个密钥。', stop_failed: '失败', stop_tool_calls: '调用工具', stop_content_filter: '被拒绝',
 		reallyRemove: '永久删除', reallyRemoveName: '永久删除 {name}', files: '{repo} 的文件', noFiles: '{repo} 里没有 GGUF 文件。', downloading: '正在下载 {name}：{have}，共 {size}',
 		tools: '模型可以调用的工具（JSON）', error_tools: '无法读取工具列表。格式与 OpenAI 相同：[{"type": "function", "function": {"name": …}}]。', callOf: '调用 {name}', resultOf: '{name} 的结果', giveResults: '发送 {results}', resultCount: '{n} 个结果',
+		diagnosis: '诊断', diagnosisTitle: '引擎哪里算错了？', diagnosisHelp: '打开或拖入“karat lab diagnose --report FOLDER”写出的 diagnosis.json 或 index.html。它只在这里绘制，不会发往任何地方。其中文字为英文。', openDiagnosis: '打开诊断…', diagnosisOf: '诊断 {name}', error_diagnosis: '这不是可以绘制的诊断。此版本或更新版本的“karat lab diagnose --report FOLDER”会写出这样的文件。',
 		provedHere: '在这里证明过：{n} 个提示中有 {ok} 个在界限内', receipt: '凭据', error_browser: '这需要一个在此浏览器里运行的模型。', error_receipt: '服务器已没有这个凭据。',
 	},
 };
