@@ -20,6 +20,9 @@ export async function ggufFiles(repo) {
 		.map(f => ({ name: f.path, size: f.size, url: `https://huggingface.co/${repo}/resolve/main/${f.path}`, sha256: f.lfs?.oid || '' }));
 }
 
+// aboutRepo returns what Hugging Face has read in a repository's GGUF files, undefined where it tells nothing.
+export const aboutRepo = repo => fetch(`https://huggingface.co/api/models/${repo}?expand[]=gguf`).then(async r => r.ok ? (await r.json()).gguf : undefined, () => undefined);
+
 // partsOf returns the addresses of all parts of a split model, given the address of one; of another model its own.
 export function partsOf(address) {
 	const m = /^(.*-)\d{5}(-of-(\d{5})\.gguf(?:[?#].*)?)$/i.exec(address), n = Number(m?.[3]);

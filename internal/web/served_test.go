@@ -162,6 +162,42 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// TestPicker: before a model is loaded its size, type, context and memory are told: of a server, a repository, and a file.
+func TestPicker(t *testing.T) {
+	t.Parallel()
+	url, _ := servedPage(t)
+	p := open(t)
+	p.visit(url)
+	if got := do[string](p, `await ready(); $('#open-models').click(); await until('the list', () => $('#served .facts')); return text('#served li')`); !strings.Contains(got, "MiB\u2069 · Q4_K · context 4,096\nuses ") || !strings.Contains(got, "of memory") {
+		t.Errorf("a server's model: %q", got)
+	}
+	p, _ = visited(t)
+	const hub = `const usual = fetch; globalThis.fetch = (path, o) => { path = String(path); if (!path.startsWith('https://huggingface.co/api/models/org/repo')) return usual(path, o); const file = (path, size) => ({ path, size, lfs: { oid: 'a'.repeat(64) } });
+		return Promise.resolve(new Response(JSON.stringify(path.includes('tree/') ? [file('tiny-Q4_K_M.gguf', 4e8), file('big-BF16-00001-of-00002.gguf', 2e9), file('big-BF16-00002-of-00002.gguf', 2e9)] : { gguf: { context_length: 40960 } }))) }; `
+	got := do[string](p, hub+`await ready(); $('#open-models').click(); $('#url').value = 'org/repo'; $('#fetch').click(); await until('the files', () => document.querySelectorAll('#files li').length); return [...document.querySelectorAll('#files li')].map(e => e.innerText.replace(/\s+/g, ' ')).join('|')`)
+	if rows := strings.Split(got, "|"); len(rows) != 2 || !strings.Contains(rows[0], "381 MiB\u2069 · Q4_K_M · context 40,960 about") || !strings.Contains(rows[1], "3.7 GiB\u2069 · BF16 · context 40,960 too large without a GPU") {
+		t.Errorf("files of a repository: %q", got)
+	}
+	p.size("light", 320)
+	p.look("files")
+	p.size("light", 1200)
+	const file = `const u32 = n => [n & 255, n >> 8 & 255, n >> 16 & 255, n >>> 24], u64 = n => [...u32(n), 0, 0, 0, 0], str = s => [...u64(s.length), ...new TextEncoder().encode(s)];
+		const head = new Uint8Array([...new TextEncoder().encode('GGUF'), ...u32(3), ...u64(0), ...u64(4), ...str('a.list'), ...u32(9), ...u32(8), ...u64(2), ...str('x'), ...str('yz'), ...str('toy.context_length'), ...u32(4), ...u32(2048), ...str('general.file_type'), ...u32(4), ...u32(15), ...str('cut'), ...u32(8), ...u64(900)]);
+		const whole = new File([head], 'toy.gguf'), large = new File([head], 'large.gguf'); Object.defineProperty(large, 'size', { value: 3 * 2 ** 30 });
+		const drop = f => dispatchEvent(Object.assign(new Event('drop', { cancelable: true }), { dataTransfer: { files: [f] } })); `
+	if got := do[string](p, file+`$('#models').close(); const shown = new Set(), watch = new MutationObserver(() => shown.add(text('#model'))); watch.observe($('#model'), { childList: true });
+		drop(whole); await until('the file', () => text('#model b') === 'toy.gguf'); return [...shown].join(';')`); !strings.Contains(got, "Q4_K_M · context 2,048") {
+		t.Errorf("a file while it loads: %q", got)
+	}
+	got = do[string](p, file+`drop(large); await until('the question', () => text('#notes')); const said = text('#notes'); [...document.querySelectorAll('#notes button')].find(b => b.textContent === 'Load it all the same').click(); await until('the large one', () => text('#model b') === 'large.gguf'); return said`)
+	if !strings.Contains(got, "3\u00a0GiB") || !strings.Contains(got, "too large") || !strings.Contains(got, "Q4_K_M · context 2,048") {
+		t.Errorf("a file that is too large: %q", got)
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
 // TestServedKey: the page of a server with keys asks for one, and keeps it for its tab.
 func TestServedKey(t *testing.T) {
 	t.Parallel()

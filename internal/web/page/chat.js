@@ -389,7 +389,7 @@ function showAttached() {
 async function dropped(e) {
 	e.preventDefault();
 	const files = [...e.dataTransfer.files], models = files.filter(f => /\.gguf$/i.test(f.name));
-	if (models.length) return take({ kind: 'file', files: models, name: models[0].name });
+	if (models.length) return void takeFiles(models);
 	if (files.length === 1 && await openReport(files[0])) return;
 	if (!$('chat').hidden) attach(files);
 	else if (files.length) fail(trouble('diagnosis', files[0].name));

@@ -47,6 +47,7 @@ async function loadModel(source, with_) {
 	await during('load', async () => {
 		if (source.kind !== 'served' && !await boot()) return void (info ? showInfo() : showModel('noModel'));
 		showModel('loadingModel', { name: source.name || 'demo.gguf' });
+		if (source.about) $('model').append(facts(source.about));
 		progress(true);
 		remember('model', ''); // should this end the page, the next one begins with the demo
 		try {

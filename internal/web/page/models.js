@@ -12,9 +12,11 @@ function openModels() {
 // showServed lists the server's models, where there is a server.
 async function showServed() {
 	if (!SITE.server) return;
-	const list = await served().catch(() => []);
+	const about = async path => new Map((await json(path).catch(() => ({ models: [] }))).models.map(m => [m.model, m])); // a key may not ask for them
+	const [list, all, loaded] = await Promise.all([served().catch(() => []), about('api/tags'), about('api/ps')]);
 	$('served').replaceChildren(...list.map(m => h('li', null, h('span', { class: 'name', dir: 'auto' }, m.id),
-		h('span', { class: 'muted', t: ['servedFacts', { context: m.max_model_len ?? '?' }] }), m.modalities?.vision ? h('span', { class: 'muted', t: 'sees' }) : null,
+		facts({ size: all.get(m.id)?.size, type: all.get(m.id)?.details.quantization_level || typeOf(m.id), context: m.max_model_len }),
+		h('span', { class: 'muted', t: loaded.has(m.id) ? ['usesMemory', { memory: () => bytes(loaded.get(m.id).size) }] : all.get(m.id)?.size ? ['leastMemory', { memory: () => bytes(all.get(m.id).size) }] : 'notLoaded' }), m.modalities?.vision ? h('span', { class: 'muted', t: 'sees' }) : null,
 		h('button', { class: 'small', t: 'use', tLabel: ['useName', { name: m.id }], onclick: () => take({ kind: 'served', name: m.id }) }))));
 }
 
@@ -24,7 +26,7 @@ function makeModels() {
 	const file = h('input', { id: 'file', type: 'file', accept: '.gguf', multiple: true, hidden: true, onchange: () => {
 		const files = [...file.files];
 		file.value = '';
-		if (files.length) take({ kind: 'file', files, name: files[0].name });
+		if (files.length) takeFiles(files);
 	} });
 	const url = h('input', { id: 'url', type: 'text', inputmode: 'url', dir: 'ltr', placeholder: 'ORG/REPO, https://…/model.gguf', autocomplete: 'off' });
 	const sum = h('input', { id: 'sum', dir: 'ltr', placeholder: '64 × 0–9 a–f', autocomplete: 'off', spellcheck: 'false' });
@@ -45,18 +47,64 @@ function take(source) {
 	loadModel(source);
 }
 
+// typeOf is the type of weights that a file's name says.
+const typeOf = name => /(?:^|[-_.\/])((?:I?Q|TQ)\d_\w+?|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32)(?=[-.]|$)/i.exec(name)?.[1].toUpperCase();
+
+// facts are those of a model that one chooses by: size, type of weights, context.
+const facts = ({ size, type, context }) => h('span', { class: 'muted facts' }, [size && h('span', null, bytes(size)), type && h('span', { dir: 'ltr' }, type), context && h('span', { t: ['servedFacts', { context }] })].filter(Boolean).flatMap((x, i) => i ? [' · ', x] : [x]));
+
+// FILE_TYPES are llama.cpp's numbers of mixtures of types.
+const FILE_TYPES = 'F32 F16 Q4_0 Q4_1 - - - Q8_0 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ2_XXS IQ2_XS Q2_K_S IQ3_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ3_M IQ2_S IQ2_M IQ4_XS IQ1_M BF16 - - - TQ1_0 TQ2_0 MXFP4_MOE'.split(' ');
+
+// headOf reads what the beginning of a GGUF file tells: {type, context}, as far as it does.
+async function headOf(file) {
+	const b = new DataView(await file.slice(0, 1 << 18).arrayBuffer()), found = {}, decoder = new TextDecoder();
+	const sizes = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8];
+	let at = 24;
+	const long = () => { at += 8; return Number(b.getBigUint64(at - 8, true)); };
+	const text = () => { const n = long(), s = decoder.decode(new Uint8Array(b.buffer, at, n)); at += n; return s; };
+	const skip = (type, n) => { if (type !== 8) at += sizes[type] * n; else for (; n > 0; n--) text(); };
+	try {
+		for (let n = Number(b.getBigUint64(16, true)); n > 0; n--) {
+			const key = text(), type = b.getUint32(at, true), from = at += 4;
+			if (type === 9) {
+				const of = b.getUint32(at, true);
+				at += 4;
+				skip(of, long());
+			} else skip(type, 1);
+			if (type !== 4) continue;
+			if (key === 'general.file_type') found.type = FILE_TYPES[b.getUint32(from, true) & 1023]?.replace('-', '') || undefined;
+			else if (/^[\w-]+\.context_length$/.test(key)) found.context = b.getUint32(from, true);
+		}
+	} catch { /* what follows is of no interest, or no model */ }
+	return found;
+}
+
+// takeFiles loads files of this device. It says what they are, and asks before one that is too large.
+async function takeFiles(files) {
+	const size = files.reduce((sum, f) => sum + f.size, 0), head = await headOf(files[0]).catch(() => ({}));
+	const about = { size, type: head.type || typeOf(files[0].name), context: head.context }, source = { kind: 'file', files, name: files[0].name, about };
+	if (fits(size)) return take(source);
+	$('models').close();
+	note('large', 'tooLarge', { name: source.name, size: () => bytes(size) }, [about.type, about.context && t('servedFacts', { context: about.context })].filter(Boolean).join(' · '), ['loadAnyway', () => take(source)]);
+}
+
 // room says before a download or a load about how much memory a model of so many bytes takes, or that it is too large.
 const mostInMemory = 2 ** 31;
+const fits = size => size <= mostInMemory || backend() === 'webgpu' || Array.isArray(adapters) && adapters[0]?.kind !== 'cpu' && backend() !== 'cpu';
 function room(size) {
-	const gpu = Array.isArray(adapters) && adapters[0]?.kind !== 'cpu' && backend() !== 'cpu' || backend() === 'webgpu';
-	return h('span', { class: gpu || size <= mostInMemory ? 'muted' : 'badly', t: gpu || size <= mostInMemory ? ['needsMemory', { memory: () => bytes(size * 1.2 + 2 ** 25) }] : 'needsGPU' });
+	return h('span', { class: fits(size) ? 'muted' : 'badly', t: fits(size) ? ['needsMemory', { memory: () => bytes(size * 1.2 + 2 ** 25) }] : 'needsGPU' });
 }
 
 // listFiles lists the GGUF files of ORG/REPO at Hugging Face, one to be chosen.
 async function listFiles(repo, url) {
 	try {
-		const files = await ggufFiles(repo);
-		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.name), h('span', { class: 'muted' }, bytes(f.size)), room(f.size),
+		const [all, about] = await Promise.all([ggufFiles(repo), aboutRepo(repo)]), files = [];
+		for (const f of all) { // a split model is one
+			const first = files.find(x => partOf(f.name) && partOf(x.name) === partOf(f.name));
+			first ? Object.assign(first, { size: first.size + f.size, sha256: '' }) : files.push(f);
+		}
+		$('files').replaceChildren(h('h3', { t: [files.length ? 'files' : 'noFiles', { repo }] }), h('ul', { class: 'kept' }, files.map(f => h('li', null, h('span', { class: 'name', dir: 'ltr' }, f.name), facts({ size: f.size, type: typeOf(f.name), context: about?.context_length }), room(f.size),
 			h('button', { type: 'button', class: 'small', t: 'download', onclick: () => { url.value = f.url; $('sum').value = f.sha256; $('files').replaceChildren(); $('fetch').click(); } })))));
 	} catch (e) {
 		fail(e);
@@ -169,7 +217,7 @@ function keptRow(m) {
 	if (!going) buttons.push(remove);
 	row.append(h('span', { class: 'name', dir: 'auto' }, m.name),
 		m.done ? h('span', { class: 'state muted', t: [verified.has(m.key) ? 'checked' : 'size', { size: () => bytes(m.size) }] }) : h('span', { class: 'state muted', t: ['loaded', { have: () => bytes(m.have), size: () => bytes(m.size) }] }),
-		room(m.size),
+		facts({ type: typeOf(m.name) }), room(m.size),
 		m.done ? '' : h('progress', { max: m.size, value: m.have, tLabel: ['downloadOf', { name: m.name }] }),
 		m.sha256 ? h('code', { class: 'muted', dir: 'ltr', title: m.sha256 }, 'sha256 ' + m.sha256.slice(0, 16) + '…') : '',
 		h('div', { class: 'row' }, buttons));
