@@ -72,7 +72,7 @@ const operations = {
 	// A record is two files, {url, sha256}: json, tensors. Without one the model's own float64 is the measure.
 	prove: exclusive(async ({ record: files, prompt = files ? 2 : 0 }, tell, signal) => {
 		const record = files ? { json: await whole(files.json), tensors: await whole(files.tensors) } : null;
-		return loaded().prove(record, { kv: 'f32', taps: true, prompt, signal, onProgress: (done, total, text) => tell({ done, total, text }) });
+		return loaded().prove(record, { kv: 'f32', taps: true, prompt, signal, onProgress: (done, total, text, row) => tell({ done, total, text, row }) });
 	}),
 	embed: exclusive(({ texts, options }, _, signal) => loaded().embed(texts, { ...options, signal })),
 	verify: exclusive(({ receipt }, tell, signal) => loaded().verify(receipt, { signal, onProgress: (done, total) => tell({ done, total }) })),

@@ -128,3 +128,26 @@ func TestHostileDiagnosis(t *testing.T) {
 		t.Error("console:", e)
 	}
 }
+
+// TestProofRows: a proof's rows come one by one, and the model's name counts along in the page's language. What runs can
+// be stopped, and then nothing is said to be proved.
+func TestProofRows(t *testing.T) {
+	t.Parallel()
+	p, url := visited(t)
+	for _, width := range []int64{320, 768, 1920} {
+		p.size("dark", width)
+		got := do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); const seen = new Set(), line = () => document.querySelectorAll('#proof-result tbody tr').length + ' ' + text('#proved');
+			await until('the verdict', () => { seen.add(line()); return $('#verdict') }); await until('rest', () => !$('#proof-run').hidden); seen.add(line()); return [...seen].join()`)
+		if !regexp.MustCompile(`1 proved here: 1 of 1.*2 proved here: 2 of 2.*4 proved here: 4 of 4`).MatchString(got) {
+			t.Errorf("at %d the rows fill so: %s", width, got)
+		}
+		p.look("proof-rows")
+	}
+	p.visit(url + "?lang=ar#proof")
+	if got := do[string](p, `await ready(); localStorage.clear(); $('#proof-run').click(); await until('a row', () => $('#proof-result tbody tr')); const first = text('#proved'); $('#proof-stop').click(); await until('the end', () => !$('#proof-run').hidden); return first`); !strings.HasPrefix(got, "بُرهن هنا: 1") {
+		t.Errorf("in Arabic: %q", got)
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}

@@ -93,9 +93,10 @@ const reload = with_ => loadModel(choice, with_);
 function showModel(key, values) { $('model').replaceChildren(h('span', { t: [key, values] })); }
 
 function showInfo() {
+	if (!info) return;
 	const served = info.driver === 'server', facts = [info.architecture, info.quantization, info.parameters || (info.bytes && bytes(info.bytes)), memory(info.stats)].filter(Boolean).join(' · ');
-	const proved = served ? null : recallJSON('proved ' + provedName());
-	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), badge(served), proved ? h('span', { class: proved.ok === proved.n ? 'good' : 'badly', role: 'img', tLabel: ['provedHere', proved], title: t('provedHere', proved) }, `${proved.ok === proved.n ? '✓' : '✗'} ${proved.ok}/${proved.n}`) : '', h('span', { class: 'muted facts', dir: 'auto' }, facts));
+	const proved = served ? null : proving || recallJSON('proved ' + provedName());
+	$('model').replaceChildren(h('b', { dir: 'auto' }, info.name), badge(served), proved ? h('span', { id: 'proved', class: proved.ok === proved.n ? 'good' : 'badly', title: t('provedHere', proved), t: ['provedShort', proved] }) : '', h('span', { class: 'muted facts', dir: 'auto' }, facts));
 }
 
 // badge says in a word what computes; opened, it says why.

@@ -63,7 +63,7 @@ const WORDS = {
 		usesMemory: 'uses {memory} of memory', leastMemory: 'at least {memory} of memory', notLoaded: 'not loaded', tooLarge: '{name} has {size}, which is too large for this browser without a GPU.', loadAnyway: 'Load it all the same',
 		tools: 'Tools that the model may call, as JSON', error_tools: 'The list of tools cannot be read. It is OpenAI’s: [{"type": "function", "function": {"name": …}}].', callOf: 'Calls {name}', resultOf: 'Result of {name}', giveResults: 'Send {results}', resultCount: '{n} result|{n} results',
 		diagnosis: 'Diagnosis', diagnosisTitle: 'What does an engine do wrong?', diagnosisHelp: 'Open or drop the diagnosis.json, or the index.html, that “karat lab diagnose --report FOLDER” wrote. It is drawn here and goes nowhere. Its words are English.', openDiagnosis: 'Open a diagnosis…', diagnosisOf: 'The diagnosis {name}', error_diagnosis: 'This is no diagnosis that can be drawn. “karat lab diagnose --report FOLDER” of this release or a newer one writes such files.',
-		provedHere: 'Proved here: {ok} of {n} prompts are inside', receipt: 'Receipt', error_browser: 'This needs a model that runs in this browser.', error_receipt: 'The server has no such receipt any more.',
+		provedShort: 'proved here: {ok} of {n}', provedHere: 'Proved here: {ok} of {n} prompts are inside', receipt: 'Receipt', error_browser: 'This needs a model that runs in this browser.', error_receipt: 'The server has no such receipt any more.',
 	},
 	ar: {
 		skip: 'انتقل إلى المحتوى', appearance: 'اللغة والمظهر', tabs: 'أقسام الصفحة', chat: 'محادثة', proof: 'برهان', bench: 'قياس', probe: 'فحص', language: 'اللغة', theme: 'فاتح أو داكن', themeAuto: 'حسب النظام', themeLight: 'فاتح', themeDark: 'داكن',
@@ -128,7 +128,7 @@ const WORDS = {
 		usesMemory: 'يشغل {memory} من الذاكرة', leastMemory: '{memory} من الذاكرة على الأقل', notLoaded: 'غير محمّل', tooLarge: 'حجم {name} هو {size}، وهذا أكبر من أن يعمل في هذا المتصفح بلا GPU.', loadAnyway: 'حمّله مع ذلك',
 		tools: 'الأدوات التي للنموذج أن يستدعيها، بصيغة JSON', error_tools: 'لا يمكن قراءة قائمة الأدوات. صيغتها صيغة OpenAI: ⁦[{"type": "function", "function": {"name": …}}]⁩.', callOf: 'يستدعي {name}', resultOf: 'نتيجة {name}', giveResults: 'أرسل {results}', resultCount: 'نتيجة واحدة|نتيجتين|{n} نتائج|{n} نتيجة|{n} نتيجة',
 		diagnosis: 'تشخيص', diagnosisTitle: 'ما الذي يخطئ فيه محرّك؟', diagnosisHelp: 'افتح أو أفلت diagnosis.json أو index.html مما كتبه ‎“karat lab diagnose --report FOLDER”‎. يُرسم هنا ولا يُرسل إلى أي مكان، وكلماته بالإنجليزية.', openDiagnosis: 'افتح تشخيصًا…', diagnosisOf: 'التشخيص {name}', error_diagnosis: 'ليس هذا تشخيصًا يمكن رسمه. يكتب مثله ‎“karat lab diagnose --report FOLDER”‎ في هذا الإصدار أو أحدث منه.',
-		provedHere: 'بُرهن هنا: {ok} من {n} نصوص ضمن الحد', receipt: 'إيصال', error_browser: 'يحتاج هذا إلى نموذج يعمل في هذا المتصفح.', error_receipt: 'لم يعد لدى الخادم هذا الإيصال.',
+		provedShort: 'بُرهن هنا: {ok} من {n}', provedHere: 'بُرهن هنا: {ok} من {n} نصوص ضمن الحد', receipt: 'إيصال', error_browser: 'يحتاج هذا إلى نموذج يعمل في هذا المتصفح.', error_receipt: 'لم يعد لدى الخادم هذا الإيصال.',
 	},
 	zh: {
 		skip: '跳到内容', tabs: '页面的各部分', appearance: '语言和外观', chat: '对话', proof: '证明', bench: '测速', probe: '探针', language: '语言', theme: '浅色或深色', themeAuto: '跟随系统', themeLight: '浅色', themeDark: '深色',
@@ -193,6 +193,6 @@ const WORDS = {
 		usesMemory: '占用 {memory} 内存', leastMemory: '至少 {memory} 内存', notLoaded: '未加载', tooLarge: '{name} 有 {size}，没有 GPU 时对此浏览器太大。', loadAnyway: '仍然加载',
 		tools: '模型可以调用的工具（JSON）', error_tools: '无法读取工具列表。格式与 OpenAI 相同：[{"type": "function", "function": {"name": …}}]。', callOf: '调用 {name}', resultOf: '{name} 的结果', giveResults: '发送 {results}', resultCount: '{n} 个结果',
 		diagnosis: '诊断', diagnosisTitle: '引擎哪里算错了？', diagnosisHelp: '打开或拖入“karat lab diagnose --report FOLDER”写出的 diagnosis.json 或 index.html。它只在这里绘制，不会发往任何地方。其中文字为英文。', openDiagnosis: '打开诊断…', diagnosisOf: '诊断 {name}', error_diagnosis: '这不是可以绘制的诊断。此版本或更新版本的“karat lab diagnose --report FOLDER”会写出这样的文件。',
-		provedHere: '在这里证明过：{n} 个提示中有 {ok} 个在界限内', receipt: '凭据', error_browser: '这需要一个在此浏览器里运行的模型。', error_receipt: '服务器已没有这个凭据。',
+		provedShort: '在此证明：{ok}/{n}', provedHere: '在这里证明过：{n} 个提示中有 {ok} 个在界限内', receipt: '凭据', error_browser: '这需要一个在此浏览器里运行的模型。', error_receipt: '服务器已没有这个凭据。',
 	},
 };

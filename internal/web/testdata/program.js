@@ -80,7 +80,7 @@ const model = {
 	async stats() { return { gpuBytes: this.info.adapter ? 90 << 20 : 0, kvBytes: 1 << 20, wasmBytes: 64 << 20, dispatches: 0, dispatchesPerToken: 0 }; },
 	async prove(_, { onProgress }) {
 		const prompts = ['Hello', 'Hello world', 'The color of the sky is', 'ما لون السماء؟'].map((text, index) => ({ index, text, ids: 'equal', positions: 1, kl_mean: 1.2e-13, max_abs_diff: 3.1e-6, max_diff_limit: 1.1e-5, top1: 1, top5: 1, top10: 1, inside: true }));
-		onProgress(2, 4, 'Hello');
+		for (const p of prompts) { onProgress(p.index + 1, 5, p.text, p); await rest(50); }
 		return { prompts, all: { kl_mean: 1.2e-13 }, inside: true, taps: [{ name: 'blk.0.attn_q', rows: 7, whole: 1e-7, worst: 3e-7, worst_row: 2 }] };
 	},
 	async nodes() { return [{ name: 'token_embd', hf: 'model.embed_tokens', op: 'rows', layer: -1, shape: [512], heads: 0 }, { name: 'blk.0.attn_norm', hf: 'input_layernorm', op: 'norm', layer: 0, shape: [512], heads: 0 }, { name: 'blk.0.attention', hf: '', op: 'attention', layer: 0, shape: [512], heads: 8 }]; },

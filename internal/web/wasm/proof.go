@@ -60,13 +60,15 @@ func (m *model) prove(args []js.Value) (any, error) {
 		if o.Taps && golden.Prompt(o.Prompt) != nil {
 			total++ // the prompt in float64
 		}
-		step := func(p *lab.Prompt) {
+		step := func(p *lab.Prompt, c *lab.PromptComparison) error {
 			done++
-			progress(done, total, p.Text)
+			row, err := plain(c)
+			progress(done, total, p.Text, row)
+			return err
 		}
 		if record.Type() != js.TypeObject {
 			total += len(golden.Prompts)
-			if golden, err = m.record(ctx, golden, exact, none, step); err != nil {
+			if golden, err = m.record(ctx, golden, exact, none, func(p, _ *lab.Prompt) error { return step(p, nil) }); err != nil {
 				return err
 			}
 			golden.Path = "float64"
@@ -119,15 +121,22 @@ type proof struct {
 }
 
 func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numerics, o *proveOptions,
-	step func(*lab.Prompt)) (*proof, error) {
+	step func(*lab.Prompt, *lab.PromptComparison) error) (*proof, error) {
 	tapped := func(p *lab.Prompt) bool { return o.Taps && p.Index == o.Prompt }
-	mine, err := m.record(ctx, golden, n, tapped, step)
-	if err != nil {
-		return nil, err
-	}
 	var judge lab.Options
 	if slices.ContainsFunc(golden.Prompts, func(p *lab.Prompt) bool { return p.Float32 == nil }) {
 		judge.MaxKL = &o.MaxKL
+	}
+	mine, err := m.record(ctx, golden, n, tapped, func(p, x *lab.Prompt) error { // the verdict of each at once
+		c, err := lab.Compare(&lab.Record{Prompts: []*lab.Prompt{p}}, &lab.Record{Prompts: []*lab.Prompt{x}}, judge)
+		if err != nil {
+			return err
+		}
+		c.Prompts[0].Taps = nil
+		return step(p, &c.Prompts[0])
+	})
+	if err != nil {
+		return nil, err
 	}
 	c, err := lab.Compare(golden, mine, judge)
 	if err == nil {
@@ -141,7 +150,8 @@ func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numeri
 	if !o.Taps || p == nil {
 		return r, nil
 	}
-	reference, err := m.record(ctx, &lab.Record{Prompts: []*lab.Prompt{p}}, exact, tapped, step)
+	reference, err := m.record(ctx, &lab.Record{Prompts: []*lab.Prompt{p}}, exact, tapped,
+		func(p, _ *lab.Prompt) error { return step(p, nil) })
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +162,9 @@ func (m *model) proof(ctx context.Context, golden *lab.Record, n numerics.Numeri
 	return r, nil
 }
 
-// record computes the prompts of a record as n says; step is called behind each.
+// record computes the prompts of a record as n says; step is called behind each, with what was computed.
 func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics, tapped func(*lab.Prompt) bool,
-	step func(*lab.Prompt)) (*lab.Record, error) {
+	step func(p, mine *lab.Prompt) error) (*lab.Record, error) {
 	list, err := sources(m.files, n.GPU == 0) // the CPU needs all files in memory
 	if err != nil {
 		return nil, err
@@ -192,7 +202,9 @@ func (m *model) record(ctx context.Context, of *lab.Record, n numerics.Numerics,
 			return nil, err
 		}
 		mine.Prompts = append(mine.Prompts, x)
-		step(p)
+		if err := step(p, x); err != nil {
+			return nil, err
+		}
 	}
 	return mine, nil
 }

@@ -46,7 +46,7 @@ const said = async (promise) => {
 		const tools = [{type: 'function', function: {name: 'paint', parameters: schema}}];
 		await m.generate(chat, {...greedy, maxTokens: 80, tools, toolChoice: 'required'}, (t) => { if (t.call) parts.push(t.call); });
 		out.calls = parts;
-		out.receipt = await said(m.generate(chat, {...greedy, receipt: true}));
+		out.receipt = JSON.parse((await m.generate(chat, {...greedy, receipt: true})).receipt).answer.length;
 		const held = new AbortController(); // a few tokens are made before the program looks up
 		out.busy = (await Promise.allSettled([
 			m.generate('func main() {', {maxTokens: 200, signal: held.signal, sampling: {temperature: 0}}),

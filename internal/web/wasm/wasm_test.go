@@ -53,10 +53,10 @@ type outcome struct {
 		Stop    string
 	}
 	Calls                                                               []struct{ ID, Name, Arguments string }
-	Plain                                                               int
+	Plain, Receipt                                                      int
 	Bytes                                                               string
 	Checked                                                             []*string
-	Template, Strange, Receipt                                          problem
+	Template, Strange                                                   problem
 	Busy, Unknown, Closed, Garbage, Torn, BrokenShader, Lost, StillLost problem
 
 	Nodes int
@@ -183,7 +183,9 @@ func (o *outcome) text(t *testing.T, backend string) {
 	if len(o.Calls) != 1 || o.Calls[0].Name != "paint" || o.Calls[0].ID == "" || strings.Join(strings.Fields(o.Calls[0].Arguments), "") != `{"color":"red"}` {
 		t.Errorf("with a tool: %+v", o.Calls)
 	}
-	o.Receipt.want(t, "a receipt", "other", "gives no receipts")
+	if o.Receipt != o.Chat.Tokens {
+		t.Errorf("the receipt is of %d tokens, the answer has %d", o.Receipt, o.Chat.Tokens)
+	}
 	if o.First.Prompt != o.Plain {
 		t.Errorf("a text of %d tokens is a prompt of %d", o.Plain, o.First.Prompt)
 	}
