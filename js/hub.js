@@ -20,6 +20,13 @@ export async function ggufFiles(repo) {
 		.map(f => ({ name: f.path, size: f.size, url: `https://huggingface.co/${repo}/resolve/main/${f.path}`, sha256: f.lfs?.oid || '' }));
 }
 
+// findRepos returns the repositories with GGUF files at Hugging Face that words find, the most downloaded first.
+export async function findRepos(words) {
+	const r = await fetch(`https://huggingface.co/api/models?filter=gguf&sort=downloads&direction=-1&limit=20&search=${encodeURIComponent(words)}`).catch(e => { throw trouble('network', e.message); });
+	if (!r.ok) throw trouble('network', `${words}: ${r.status}`);
+	return (await r.json()).map(x => ({ repo: x.id, downloads: x.downloads }));
+}
+
 // aboutRepo returns what Hugging Face has read in a repository's GGUF files, undefined where it tells nothing.
 export const aboutRepo = repo => fetch(`https://huggingface.co/api/models/${repo}?expand[]=gguf`).then(async r => r.ok ? (await r.json()).gguf : undefined, () => undefined);
 

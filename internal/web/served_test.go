@@ -198,6 +198,39 @@ func TestPicker(t *testing.T) {
 	}
 }
 
+// TestRewrite: an answer is written anew as a branch from which the model goes on, a message is deleted and brought back,
+// how full the context is is told, and words find repositories.
+func TestRewrite(t *testing.T) {
+	t.Parallel()
+	p, _ := visited(t)
+	got := do[string](p, does+`await ready(); ask('What?'); await answered(1); does('assistant', 'Edit'); $('.turn.assistant .text textarea').value = 'It is **green**.'; [...document.querySelectorAll('.turn.assistant .text button')].find(b => b.textContent === 'Keep').click();
+		await until('the branch', () => text('.turn.assistant .branches').includes('2/2')); ask('prompt'); await answered(2);
+		return JSON.parse(answers()[1]).map(x => x.content).join('|') + ';' + document.querySelector('.turn.assistant strong').textContent`)
+	if got != "What?|It is **green**.|prompt;green" {
+		t.Errorf("an answer written anew: %q", got)
+	}
+	if got := do[string](p, `return text('.turn.assistant:last-child .stats')`); !strings.Contains(got, "of 4,096 tokens of context (0.") {
+		t.Errorf("the context: %q", got)
+	}
+	got = do[string](p, does+`const turns = () => document.querySelectorAll('.turn').length, seen = [turns()]; does('user', 'Delete'); await until('less', () => turns() === 2); seen.push(turns());
+		[...document.querySelectorAll('#notes button')].find(b => b.textContent === 'Undo').click(); await until('all', () => turns() === 4); seen.push(turns());
+		[...document.querySelectorAll('.turn.user .does button')].find(b => b.textContent === 'Delete').click(); await until('nothing', () => $('#log .empty')); return seen.join() + ' ' + document.querySelectorAll('#talk-list .talk').length`)
+	if got != "4,2,4 0" {
+		t.Errorf("deleted messages: %q", got)
+	}
+	got = do[string](p, `const usual = fetch; globalThis.fetch = (path, o) => { path = String(path); if (!path.startsWith('https://huggingface.co/api/')) return usual(path, o);
+		return Promise.resolve(new Response(JSON.stringify(path.includes('search=small%20model') ? [{ id: 'org/small-GGUF', downloads: 12345 }] : path.includes('/tree/') ? [{ path: 'small-Q8_0.gguf', size: 5e8, lfs: { oid: 'a'.repeat(64) } }] : {}))) };
+		$('#open-models').click(); $('#url').value = 'small model'; $('#fetch').click(); await until('the repository', () => $('#files li')); const found = text('#files li').replace(/\s+/g, ' '); $('#files button').click(); await until('its file', () => text('#files li').includes('Q8_0')); return found`)
+	if got != "org/small-GGUF 12,345 downloads Files" {
+		t.Errorf("found by words: %q", got)
+	}
+	p.size("dark", 320)
+	p.look("found")
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
 // TestServedKey: the page of a server with keys asks for one, and keeps it for its tab.
 func TestServedKey(t *testing.T) {
 	t.Parallel()

@@ -129,12 +129,40 @@ function drawTurn(talk, turn) {
 			turn.role === 'tool' ? null : mine ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => edit(turn) }) : [
 				h('button', { type: 'button', class: 'small', t: 'regenerate', 'data-needs': '', onclick: () => again(turn) }),
 				turn.stop === 'length' || turn.stop === 'aborted' ? h('button', { type: 'button', class: 'small', t: 'goOn', 'data-needs': '', onclick: () => goOn(turn) }) : null,
+				talk.mode === 'chat' ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => rewrite(talk, turn) }) : null,
 				turn.tokens?.length ? h('button', { type: 'button', class: 'small', t: 'tokensOf', 'aria-expanded': 'false', onclick: e => toggleTokens(turn, e.target) }) : null,
-				turn.receipt ? h('button', { type: 'button', class: 'small', t: 'receipt', onclick: () => saveReceipt(turn) }) : null]));
+				turn.receipt ? h('button', { type: 'button', class: 'small', t: 'receipt', onclick: () => saveReceipt(turn) }) : null], h('button', { type: 'button', class: 'small', t: 'remove', 'data-needs': '', onclick: () => cut(talk, turn) })));
 	write(body, turn, mine || talk.mode === 'text');
 	if (turn.said) say(e.querySelector('.stats'), ...statsOf(turn.said));
 	for (const b of e.querySelectorAll('[data-needs]')) b.disabled = !!busy || !info;
 	return e;
+}
+
+// rewrite lets the reader write an answer anew: what is kept is a branch of its own, from which the model goes on.
+function rewrite(talk, turn) {
+	const box = h('textarea', { value: turn.text.trim(), rows: Math.min(12, turn.text.split('\n').length + 1), dir: 'auto', tLabel: 'edit' }), end = () => redraw(talk, turn);
+	turn._e.querySelector('.text').replaceChildren(box, h('div', { class: 'row' }, h('button', { type: 'button', class: 'main small', t: 'keep', onclick: async () => {
+		if (busy || !box.value.trim()) return;
+		addTurn(talk, turn.parent, { role: 'assistant', text: box.value, model: turn.model, calls: turn.calls, stop: 'end' });
+		await keepTalk(talk);
+		draw();
+	} }), h('button', { type: 'button', class: 'small', t: 'cancel', onclick: end })));
+	box.focus();
+}
+
+// cut deletes a turn and what follows it, and offers to bring them back.
+async function cut(talk, turn) {
+	const { turns, at } = talk, shown = async () => {
+		for (const x of talk.turns) if (x.calls) x._e = null;
+		talk.turns.length ? await keepTalk(talk) : await dropTalk(talk);
+		if (talk === current()) draw();
+		listTalks();
+	};
+	if (busy) return;
+	endEdit();
+	cutTurn(talk, turn);
+	await shown();
+	note('talks', 'turnRemoved', undefined, '', ['undo', () => { Object.assign(talk, { turns, at }); return shown(); }]);
 }
 
 // write puts a turn's text into its place: as it is, or as Markdown.
@@ -291,13 +319,13 @@ async function stream(talk, said, begun) {
 	if (!plain && r.text && !begun) said.text = r.text; // as the model said it, for the next prompt
 	said.stop = said.calls && r.stop === 'end' ? 'tool_calls' : r.stop;
 	said.receipt = r.receipt;
-	said.said = { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: r.promptSeconds, first: ((first || performance.now()) - began) / 1000, stop: said.stop, seed: sampling.temperature !== 0 ? sampling.seed : undefined };
+	said.said = { tokens: r.tokens, rate: rate(r), prompt: r.prompt, kept: r.kept, promptSeconds: r.promptSeconds, first: ((first || performance.now()) - began) / 1000, stop: said.stop, context: info.context, seed: sampling.temperature !== 0 ? sampling.seed : undefined };
 	if (follow()) log.scrollTop = log.scrollHeight;
 	keep(r.stats);
 }
 
 // statsOf are the words for how an answer came.
-const statsOf = x => [x.seed === undefined ? 'speed' : 'speedSeed', { tokens: counted('tokens', x.tokens), rate: x.rate, prompt: counted('tokens', x.prompt), kept: x.kept, promptSeconds: () => number(x.promptSeconds, 2),
+const statsOf = x => [x.seed === undefined ? 'speed' : 'speedSeed', { context: x.context ? () => t('contextUsed', { used: x.prompt + x.tokens, context: x.context, share: () => percent((x.prompt + x.tokens) / x.context) }) : '', tokens: counted('tokens', x.tokens), rate: x.rate, prompt: counted('tokens', x.prompt), kept: x.kept, promptSeconds: () => number(x.promptSeconds, 2),
 	first: () => number(x.first, 2), why: () => t('stop_' + x.stop), seed: String(x.seed) }];
 
 // rate is tokens a second behind the first, which the prompt's step gives.
@@ -388,6 +416,7 @@ function showAttached() {
 // dropped takes what a reader drops on the page: models and diagnoses to be opened, files for the message.
 async function dropped(e) {
 	e.preventDefault();
+	clearNote('error');
 	const files = [...e.dataTransfer.files], models = files.filter(f => /\.gguf$/i.test(f.name));
 	if (models.length) return void takeFiles(models);
 	if (files.length === 1 && await openReport(files[0])) return;

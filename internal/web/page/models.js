@@ -37,7 +37,7 @@ function makeModels() {
 		h('div', { class: 'part' }, h('div', { class: 'row' }, h('button', { class: 'main', id: 'demo', t: 'demo', onclick: () => take({ kind: 'demo', name: 'demo.gguf' }) }),
 			h('button', { t: 'localFile', 'aria-describedby': 'local-help', onclick: () => file.click() }), file), h('p', { class: 'muted', id: 'local-help', t: 'localHelp' })),
 		h('form', { novalidate: true, onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),
-			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'download' })), h('div', { id: 'files' })),
+			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'fetchOrFind' })), h('div', { id: 'files' })),
 		h('div', { class: 'part' }, h('h3', { t: 'kept' }), h('p', { id: 'room', class: 'muted' }), h('meter', { id: 'quota', tLabel: 'room' }), h('ul', { id: 'kept', class: 'kept' }))));
 }
 
@@ -96,6 +96,17 @@ function room(size) {
 	return h('span', { class: fits(size) ? 'muted' : 'badly', t: fits(size) ? ['needsMemory', { memory: () => bytes(size * 1.2 + 2 ** 25) }] : 'needsGPU' });
 }
 
+// listRepos lists the repositories that words find at Hugging Face, one to be opened.
+async function listRepos(words, url) {
+	try {
+		const all = await findRepos(words);
+		$('files').replaceChildren(h('h3', { t: all.length ? 'repos' : 'nothingFound' }), h('ul', { class: 'kept' }, all.map(x => h('li', null, h('span', { class: 'name', dir: 'ltr' }, x.repo), x.downloads ? h('span', { class: 'muted', t: ['downloads', { n: x.downloads }] }) : null,
+			h('button', { type: 'button', class: 'small', t: 'showFiles', tLabel: ['filesName', { name: x.repo }], onclick: () => { url.value = x.repo; listFiles(x.repo, url); } })))));
+	} catch (e) {
+		fail(e);
+	}
+}
+
 // listFiles lists the GGUF files of ORG/REPO at Hugging Face, one to be chosen.
 async function listFiles(repo, url) {
 	try {
@@ -114,6 +125,7 @@ async function listFiles(repo, url) {
 function fetchModel(url, sum) {
 	const repo = repoOf(url.value);
 	if (repo) return void listFiles(repo, url);
+	if (url.value.trim() && !/[:/]|\.gguf$/i.test(url.value.trim())) return void listRepos(url.value.trim(), url);
 	let address;
 	try {
 		address = addressOf(url.value.trim());

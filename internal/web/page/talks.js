@@ -91,6 +91,15 @@ function dropTurn(talk, turn) {
 	talk.at = turn.parent;
 }
 
+// cutTurn takes a turn away with all that follows it, and shows what is nearest.
+function cutTurn(talk, turn) {
+	const gone = new Set([turn.id]), beside = siblings(talk, turn).findLast(x => x !== turn);
+	for (const x of talk.turns) if (gone.has(x.parent)) gone.add(x.id); // a parent comes before its children
+	talk.turns = talk.turns.filter(x => !gone.has(x.id));
+	talk.at = turn.parent;
+	if (beside) showBranch(talk, beside);
+}
+
 // showBranch shows the newest branch through a turn.
 function showBranch(talk, turn) {
 	for (let next = turn; next; next = talk.turns.findLast(t => t.parent === next.id)) talk.at = next.id;
