@@ -67,14 +67,15 @@ func (m *Model) Store(n *graph.Node) *graph.Node { return m.stores[n] }
 type Eval struct {
 	*Model
 	ids      []int32
-	parts    [][3]int32      // of positions; nil for text, with equal parts
-	groups   []backend.Group // of positions; nil for none
-	rows     [][]float32     // in place of tokens, by position; nil for text
-	routing  *Numerics       // rounding of Route; nil in an equation
-	expert   backend.Expert  // observer of the experts' rows; nil for none
-	stepwise bool            // parts are of a step's rows, not of positions
-	steps    [][2]int        // first and last position of each position's step; nil if unknown
-	together int             // rows before those decoded alone; 0 is all, as far as steps do not say it
+	parts    [][3]int32         // of positions; nil for text, with equal parts
+	groups   []backend.Group    // of positions; nil for none
+	rows     [][]float32        // in place of tokens, by position; nil for text
+	later    func() [][]float32 // makes rows where a value needs them; nil if they are made
+	routing  *Numerics          // rounding of Route; nil in an equation
+	expert   backend.Expert     // observer of the experts' rows; nil for none
+	stepwise bool               // parts are of a step's rows, not of positions
+	steps    [][2]int           // first and last position of each position's step; nil if unknown
+	together int                // rows before those decoded alone; 0 is all, as far as steps do not say it
 	known    map[*graph.Node]Known
 	edits    Edits
 	num      *Numerics
@@ -111,6 +112,12 @@ func (e *Eval) See(groups []backend.Group, rows [][]float32) *Eval {
 	return e
 }
 
+// Later gives e a function of the rows in place of tokens, called where a value needs them, and returns e.
+func (e *Eval) Later(rows func() [][]float32) *Eval {
+	e.later = rows
+	return e
+}
+
 // Decode gives e the number of last rows decoded alone, and returns e.
 func (e *Eval) Decode(rows int) *Eval {
 	e.together = len(e.ids) - rows
@@ -135,6 +142,9 @@ func (e *Eval) Group(at int) (g backend.Group) {
 
 // Row returns a row in place of the token at a position; nil for a token.
 func (e *Eval) Row(at int) []float32 {
+	if e.later != nil {
+		e.rows, e.later = e.later(), nil
+	}
 	if at >= len(e.rows) {
 		return nil
 	}

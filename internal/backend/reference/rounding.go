@@ -20,6 +20,7 @@ type Numerics struct {
 	GELU  func(float64) float64               // in place of the tanh form
 	Order Order                               // of sums of products
 	Ties  bool                                // whether experts are chosen by rounded probabilities
+	Name  string                              // tells the functions from other numerics' functions
 
 	// Integers reports whether products with weights of a type read integers in blocks of 32. Then the sum of a
 	// block's products is exact, and float32 sums run over blocks. Nil is no.

@@ -43,7 +43,7 @@ const everywhere, halves = "!", "~"
 // center returns the numerics of c without chance: an engine of the class computes these numbers, up to the order
 // of its sums.
 func (c class) center() *reference.Numerics {
-	n := &reference.Numerics{}
+	n := &reference.Numerics{Name: c.activations + " " + c.gelu}
 	switch c.activations {
 	case "f64", "f32":
 	case "f16", "bf16":

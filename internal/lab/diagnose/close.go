@@ -92,13 +92,14 @@ func (r *closing) free(p *prompt) (*free, error) {
 	if p.known[result] != nil {
 		rows = p.rows(result)
 	}
-	full := plain.With(r.m.engine.edits) // of a class that rounds nothing
+	edits := r.m.engine.edits.And(r.m.engine.choices[p])
+	full := plain.With(edits) // of a class that rounds nothing
 	if r.m.engine.class.isRounding() {
-		full = p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)
+		full = p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(edits)
 	}
 	all := passes{plain, full, nil}
 	for _, n := range r.ensemble() {
-		all.arms = append(all.arms, p.eval(r.m.dump.model, nil, n).With(r.m.engine.edits))
+		all.arms = append(all.arms, p.eval(r.m.dump.model, nil, n).With(edits))
 	}
 	if p.tapped {
 		if err := f.trajectory(r, all); err != nil {
@@ -123,7 +124,7 @@ func (r *closing) free(p *prompt) (*free, error) {
 		// As in noise, a few arms may miss the rounding of a prompt. A divergence is a distance's square.
 		if far := f.after / f.least(); far > spread && far < borderline*borderline {
 			for _, n := range r.m.engine.class.extraArms() {
-				got, err := p.eval(r.m.dump.model, nil, n).With(r.m.engine.edits).Compute(result, rows)
+				got, err := p.eval(r.m.dump.model, nil, n).With(edits).Compute(result, rows)
 				if err != nil {
 					return nil, err
 				}

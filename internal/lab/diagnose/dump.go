@@ -155,12 +155,11 @@ func (p *prompt) eval(m *reference.Model, known map[*graph.Node]reference.Known,
 			groups = append(groups, g)
 		}
 	}
+	e := m.Eval(p.IDs, known, num).At(p.Parts).See(groups, mixed.Embeddings).Decode(p.Decode)
 	if p.sight != nil && num != nil {
-		if rows, err := p.sight(num); err == nil {
-			mixed.Embeddings = rows
-		}
+		e.Later(p.sight(num))
 	}
-	return m.Eval(p.IDs, known, num).At(p.Parts).See(groups, mixed.Embeddings).Decode(p.Decode)
+	return e
 }
 
 // Names of values that are no taps: hidden begins the names of hidden states.

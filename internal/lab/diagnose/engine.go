@@ -16,6 +16,8 @@ type engine struct {
 	edits  reference.Edits
 	center map[*prompt]*reference.Eval   // by the class, without chance
 	arms   map[*prompt][]*reference.Eval // roundings that fall otherwise
+
+	choices map[*prompt]reference.Edits // experts that near ties fell to, as far as equations have shown them
 }
 
 // newEngine returns an engine of a class with all of its arms. Engines in 16 bits may choose experts by rounded
@@ -33,7 +35,8 @@ func newEngine(d *dump, c class, edits reference.Edits) *engine {
 
 // simulate returns an engine with a center and arms of its own.
 func simulate(d *dump, c class, edits reference.Edits, center *reference.Numerics, arms []*reference.Numerics) *engine {
-	e := &engine{d, c, edits, map[*prompt]*reference.Eval{}, map[*prompt][]*reference.Eval{}}
+	e := &engine{d, c, edits, map[*prompt]*reference.Eval{}, map[*prompt][]*reference.Eval{},
+		map[*prompt]reference.Edits{}}
 	for _, p := range d.prompts {
 		e.center[p] = p.eval(d.model, p.known, center).With(edits)
 		for _, n := range arms {
@@ -75,7 +78,7 @@ func (e *engine) without(nodes []*graph.Node) *engine {
 }
 
 func (e *engine) each(change func(*reference.Eval) *reference.Eval) *engine {
-	x := &engine{e.dump, e.class, e.edits, map[*prompt]*reference.Eval{}, map[*prompt][]*reference.Eval{}}
+	x := &engine{e.dump, e.class, e.edits, map[*prompt]*reference.Eval{}, map[*prompt][]*reference.Eval{}, e.choices}
 	for p, v := range e.center {
 		x.center[p] = change(v)
 		for _, arm := range e.arms[p] {

@@ -80,6 +80,14 @@ const (
 	pointing = 0.3
 )
 
+// Rows that nothing shows may have other experts: so many exchanges are found one by one, among so many near ties, while
+// each leaves at most the share exchanged of the distance.
+const (
+	maxExchanged = 6
+	maxTies      = 16
+	exchanged    = 0.9
+)
+
 // An epsilon that turns the engine's bits leaves at most the share exact of the error's square. It has to turn bits
 // in leastTurned rows, and to change a norm by leastChange of its values. Float32's own rounding is a tenth of that
 // change: of ten values that such an epsilon turns, float32 would turn one as well, to either side.

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -54,7 +55,131 @@ func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, row
 	if off = slices.DeleteFunc(off, func(k int) bool { return ratio(k) <= excess }); len(off) > 0 {
 		raise(tied(m, p, n, edits, rows, off))
 	}
+	if off = slices.DeleteFunc(off, func(k int) bool { return ratio(k) <= excess }); len(off) > 0 && len(edits) == 0 {
+		raise(m.exchange(p, n, rows, off, got, noise))
+	}
 	return noise, nil
+}
+
+// exchange returns those of the places in rows that are right in an engine that chose other experts at near ties, and
+// an arm with these choices. The ties are at rows that no tap shows, as of earlier positions.
+func (m *measurement) exchange(p *prompt, n *graph.Node, rows, places []int, got, noise []float64) (at []int,
+	arms []*reference.Eval) {
+	w, slack := n.Shape.Size(), map[*graph.Node][]float64{}
+	choices := m.engine.choices[p]
+	lie := func(e *reference.Eval) (sum float64, right []int) {
+		for _, k := range places {
+			y, err := e.Compute(n, rows[k:k+1])
+			if err != nil {
+				return math.Inf(1), nil
+			}
+			r := rowError{residual: m.distance(n, got[k*w:(k+1)*w], y), floor: noise[k]}.ratio()
+			if sum += max(r, excess); r <= excess {
+				right = append(right, k)
+			}
+		}
+		return sum, right
+	}
+	if len(p.IDs) > m.perScan {
+		return nil, nil
+	}
+	best := m.engine.center[p].With(choices)
+	least, at := lie(best)
+	for range maxExchanged {
+		if len(at) == len(places) {
+			break
+		}
+		var found *tie
+		for _, t := range m.ties(p, n, best, slack) {
+			if sum, right := lie(best.With(t.edits)); sum < least*exchanged {
+				least, found, at = sum/exchanged, &t, right
+			}
+		}
+		if found == nil {
+			break
+		}
+		least, best, choices = least*exchanged, best.With(found.edits), choices.And(found.edits)
+	}
+	if len(at) > 0 {
+		m.engine.choices[p] = choices
+	}
+	return at, []*reference.Eval{best}
+}
+
+// tie is two experts of a row of which rounding may choose either one.
+type tie struct {
+	edits reference.Edits // choose the other one
+	gap   float64         // between the scores, in slacks
+}
+
+// ties returns near ties of e on the way to n, the nearest in front. The slack of a router's scores is how far the arms
+// lie from the center.
+func (m *measurement) ties(p *prompt, n *graph.Node, e *reference.Eval, slack map[*graph.Node][]float64) (all []tie) {
+	span, sources := e.Span(n)
+	behind, rows := e.Behind(span), upTo(0, len(p.IDs))
+	for _, x := range m.dump.graph.Nodes {
+		if x.Op != graph.Route || !behind[x] && !slices.Contains(span, x) {
+			continue
+		}
+		count, k := x.In[0].Shape.Size(), x.Shape[0]
+		if slack[x] == nil {
+			scores, err := e.Value(x.In[0], rows)
+			if err != nil || k == count {
+				continue
+			}
+			slack[x] = make([]float64, len(scores))
+			for _, arm := range m.engine.arms[p] {
+				got, err := arm.Value(x.In[0], rows)
+				for i := 0; err == nil && i < len(got); i++ {
+					slack[x][i] = max(slack[x][i], math.Abs(got[i]-scores[i]))
+				}
+			}
+		}
+		pairs := make([][2]int, len(rows)) // the last chosen expert, and the next one
+		gaps := make([]float64, len(rows))
+		lean := func(row int, pair [2]int, scores []float64) float64 {
+			a, b, of := pair[0], pair[1], slack[x][row*count:][:count]
+			gap := (scores[a] - scores[b]) / (of[a] + of[b])
+			scores[a], scores[b] = scores[a]-excess*of[a], scores[b]+excess*of[b]
+			return gap
+		}
+		chosen, err := e.With(leaning(x, func(row int, order []int, scores []float64) {
+			pairs[row] = [2]int{order[k-1], order[k]}
+			gaps[row] = lean(row, pairs[row], scores)
+		})).Compute(x, rows)
+		if err != nil {
+			continue
+		}
+		for _, r := range rows {
+			if behind[x] && !slices.ContainsFunc(sources, func(s *graph.Node) bool { return !e.Known(s, r) }) {
+				continue
+			}
+			for i := range k {
+				if int(chosen[(r*k+i)*2]) == pairs[r][1] {
+					all = append(all, tie{leaning(x, func(row int, _ []int, scores []float64) {
+						if row == r {
+							lean(r, pairs[r], scores)
+						}
+					}), gaps[r]})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b tie) int { return cmp.Compare(a.gap, b.gap) })
+	return all[:min(len(all), maxTies)]
+}
+
+// leaning returns the edits that move a router's scores before experts are chosen by them, after earlier moves.
+func leaning(x *graph.Node, move func(row int, order []int, scores []float64)) reference.Edits {
+	return reference.Edits{x: {func(s *reference.Spec) {
+		before := s.Route.Leans
+		s.Route.Leans = func(row int, order []int, scores []float64) {
+			if before != nil {
+				before(row, order, scores)
+			}
+			move(row, order, scores)
+		}
+	}}}
 }
 
 // tied returns those of the places in rows at which rounding may exchange experts of a router before n, and arms in
@@ -92,16 +217,14 @@ func tied(m *measurement, p *prompt, n *graph.Node, edits reference.Edits, rows,
 			return nil, nil
 		}
 		for k := range patterns {
-			lean := reference.Edits{x: {func(s *reference.Spec) {
-				s.Route.Leans = func(row int, order []int, scores []float64) {
-					i, ok := slices.BinarySearch(some, row)
-					for rank, e := range order {
-						if sign := 1 - 2*float64((rank>>(k/2)^k)&1); ok {
-							scores[e] += sign * excess * slack[i*count+e]
-						}
+			lean := leaning(x, func(row int, order []int, scores []float64) {
+				i, ok := slices.BinarySearch(some, row)
+				for rank, e := range order {
+					if sign := 1 - 2*float64((rank>>(k/2)^k)&1); ok {
+						scores[e] += sign * excess * slack[i*count+e]
 					}
 				}
-			}}}
+			})
 			leans[k] = leans[k].And(lean)
 			got, err := center.With(lean).Compute(x, some)
 			for i := 0; err == nil && i < len(got); i += 2 {

@@ -176,6 +176,7 @@ func (d *dump) dropUnwritten() {
 	result := d.graph.Result()
 	var written, empty [2]bool // logits, taps
 	var first [2]*graph.Node
+	faded := false
 	for _, p := range d.prompts {
 		for _, n := range d.graph.Nodes {
 			if p.known[n] == nil {
@@ -189,6 +190,7 @@ func (d *dump) dropUnwritten() {
 				first[i] = n
 			}
 			for _, row := range p.rows(n) {
+				faded = faded || i == 0 && p.fades(n, row)
 				written[i] = written[i] || slices.ContainsFunc(p.read(n, []int{row}), func(v float64) bool {
 					return v != 0 && (i == 0 || v-v == 0)
 				})
@@ -196,7 +198,7 @@ func (d *dump) dropUnwritten() {
 		}
 	}
 	for i, n := range first {
-		empty[i] = n != nil && !written[i] && written[1-i]
+		empty[i] = n != nil && !written[i] && written[1-i] && (i == 1 || !faded)
 	}
 	if empty[0] == empty[1] {
 		return
@@ -217,6 +219,25 @@ func (d *dump) dropUnwritten() {
 	for _, p := range d.prompts {
 		p.tapped, p.outline = p.tapped && empty[0], p.outline && empty[0]
 	}
+}
+
+// fades reports whether logits of zeros may come of a row: of zeros before them, or of a value without a square in
+// float32, which a norm makes zeros.
+func (p *prompt) fades(result *graph.Node, row int) bool {
+	var last *graph.Node
+	for n, k := range p.known {
+		first, count := k.Rows()
+		if n == result || row < first || row >= first+count {
+			continue
+		}
+		if slices.ContainsFunc(p.read(n, []int{row}), func(v float64) bool { return infinite(v * v) }) {
+			return true
+		}
+		if last == nil || n.ID > last.ID {
+			last = n
+		}
+	}
+	return last != nil && !slices.ContainsFunc(p.read(last, []int{row}), func(v float64) bool { return v != 0 })
 }
 
 // chooseTapped lets hidden states, or else the logits of the shortest prompts, stand for taps where there are none.

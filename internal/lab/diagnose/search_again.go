@@ -126,7 +126,8 @@ type asking struct {
 }
 
 func (r *search) ask(f *free) *asking {
-	base := f.p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(r.m.engine.edits)
+	edits := r.m.engine.edits.And(r.m.engine.choices[f.p])
+	base := f.p.eval(r.m.dump.model, nil, r.m.engine.class.center()).With(edits)
 	return &asking{m: r.m, f: f, rows: f.p.rows(r.m.dump.graph.Result()), base: base}
 }
 
