@@ -74,7 +74,7 @@ type initKey struct {
 func (a *activations) start(p *planner) error {
 	b, rows := p.e.b, p.e.rows
 	a.loops(b.pool)
-	columns, apart, group := 0, 0, simd.ActGroup
+	columns, apart, group, choices := 0, 0, simd.ActGroup, 0
 	for _, n := range p.g.Nodes {
 		for _, w := range n.W {
 			if b.packed[w] == nil || n.Op == graph.Embed {
@@ -84,12 +84,27 @@ func (a *activations) start(p *planner) error {
 			if n.Op == graph.Experts || !p.spent(n.In[0]) {
 				apart = max(apart, w.Shape.Last())
 			}
+			if n.Op == graph.Experts {
+				choices = max(choices, n.In[1].Shape[0])
+			}
 		}
 	}
 	if !simd.HasTiles(rows) {
 		apart = 0
 	}
-	m, size := &b.buffers, rows*columns
+	var err error
+	p.e.own = make([]activations, choices)
+	for i := range p.e.own {
+		own := &p.e.own[i]
+		own.loops(b.pool)
+		err = errors.Join(err, own.reserve(&b.buffers, 1, columns, 0, group))
+	}
+	return errors.Join(err, a.reserve(&b.buffers, rows, columns, apart, group))
+}
+
+// reserve makes room for rows of up to so many columns, apart of which may have their parts apart.
+func (a *activations) reserve(m *arena, rows, columns, apart, group int) error {
+	size := rows * columns
 	return errors.Join(reserve(m, &a.q, size), reserve(m, &a.dx, size/simd.ActGroup), reserve(m, &a.init, size/group),
 		reserve(m, &a.sums, size/group), reserve(m, &a.apart, 2*rows*apart),
 		reserve(m, &a.joined, columns/panel.Chunk*simd.Joined(min(rows, simd.FewRows), panel.Chunk)))

@@ -53,14 +53,15 @@ type Backend struct {
 	busy backend.Turn // held by the running plan, or the compiling one
 
 	packed   map[*graph.Weight]*packed // products' quantized weights
-	panels   arena                     // their memory
-	buffers  arena                     // of plans
-	inPlace  []*graph.Weight           // to be repacked
-	room     []byte                    // for their panels: untouched
-	repacked int64                     // bytes of panels
-	passes   int                       // steps with weights in place
-	answered bool                      // whether a step gave logits
-	judged   int                       // steps with the logits of more than few rows
+	floats   map[*graph.Weight][]float32
+	panels   arena           // their memory
+	buffers  arena           // of plans
+	inPlace  []*graph.Weight // to be repacked
+	room     []byte          // for their panels: untouched
+	repacked int64           // bytes of panels
+	passes   int             // steps with weights in place
+	answered bool            // whether a step gave logits
+	judged   int             // steps with the logits of more than few rows
 }
 
 // New starts the pool. Close ends it.
@@ -68,7 +69,8 @@ func New(o Options) *Backend {
 	if o.Threads <= 0 {
 		o.Threads = sysinfo.Threads()
 	}
-	return &Backend{o: o, busy: backend.NewTurn(), pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{}}
+	return &Backend{o: o, busy: backend.NewTurn(), pool: newPool(o.Threads), packed: map[*graph.Weight]*packed{},
+		floats: map[*graph.Weight][]float32{}}
 }
 
 // Close ends the pool's threads and gives the memory of repacked weights and of plans
@@ -111,6 +113,7 @@ type executable struct {
 	vocab    int
 	kernels  []kernel
 	x        activations
+	own      []activations        // of single rows: the inputs of several experts, see experts.single
 	scratch  []scratch            // by worker
 	after    map[*graph.Node]bool // nodes after Rows, with a row for each output
 	ahead    bool                 // rows see later ones

@@ -23,6 +23,10 @@ type experts struct {
 	rows   [][]int    // by expert: the routed (row, choice) pairs, row*k + choice
 	at     []int      // by pair: its row of y
 
+	singles bool // single can run
+	chosen  [2]together
+	ids     []int // of a single row's experts, by choice
+
 	// Buffers, used by others between runs.
 	h []float32 // [rows, 2·ff], an expert's
 	// [rows, ff], an expert's, where gate and up are apart; of a single row gate and up, where interleaved
@@ -86,6 +90,56 @@ func (p *planner) fuseExperts(n *graph.Node, x *experts, matrices []*graph.Weigh
 		}
 		x.gated = append(x.gated, newGated(e, gate, up, first, n))
 	}
+	x.singles = !x.OnInput && e.b.packed[matrices[len(matrices)-1]] != nil && e.b.pool.lanes == 0
+	for _, gate := range x.first[0] {
+		x.singles = x.singles && sharesForms(gate.panels, x.first[0][0].panels)
+	}
+	x.ids = make([]int, n.In[1].Shape[0])
+	x.chosen[0].start(len(x.ids), func(i int) func(worker, from, to int) error { return x.gated[x.ids[i]].body })
+	x.chosen[1].start(len(x.ids), func(i int) func(worker, from, to int) error { return x.down[x.ids[i]].body })
+}
+
+// distinct sets ids to a single row's experts, and reports whether none is chosen twice.
+func (x *experts) distinct(routes []float32) bool {
+	for i := range x.ids {
+		x.ids[i] = int(routes[2*i])
+		if len(x.rows[x.ids[i]]) > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// single runs the experts of a step's only row. Their products share two loops, since a small product is little more
+// than the wait at its end. The results are rows of y, by choice.
+func (x *experts) single(in []float32, d int) error {
+	e, first, down := x.down[0].e, &x.chosen[0], &x.chosen[1]
+	first.parts, down.parts = first.parts[:0], down.parts[:0]
+	for i, id := range x.ids {
+		g, of := x.gated[id], (*graph.Node)(nil)
+		if i > 0 {
+			of = x.gated[x.ids[0]].of // rounded once
+		}
+		if err := g.begin(of, x.h[i*x.ff:(i+1)*x.ff], in, 1); err != nil {
+			return err
+		}
+		first.parts, down.parts = append(first.parts, g.gate), append(down.parts, x.down[id])
+	}
+	if err := first.run(e, x.gated[0].panels); err != nil {
+		return err
+	}
+	defer func() {
+		for _, p := range down.parts {
+			p.acts = &e.x
+		}
+	}()
+	for i, p := range down.parts {
+		p.acts = &e.own[i]
+		if err := p.begin(nil, x.y[i*d:(i+1)*d], x.h[i*x.ff:(i+1)*x.ff], 1); err != nil {
+			return err
+		}
+	}
+	return down.run(e, allPanels)
 }
 
 // experts runs each expert over the rows routed to the expert, and then sums each row's choices in their order.
@@ -122,6 +176,15 @@ func (e *executable) experts(n *graph.Node, x *experts, out, in, routes []float3
 				return fmt.Errorf("row %d is routed to expert %d of %d", i/k, id, len(x.rows))
 			}
 			x.rows[id] = append(x.rows[id], i)
+		}
+		if x.singles && rows == 1 && e.expert == nil && k*x.ff <= len(x.h) && x.distinct(routes) {
+			for i := range k {
+				x.at[i] = i
+			}
+			if err := x.single(in, d); err != nil {
+				return err
+			}
+			return e.b.pool.run(1, 1, sum)
 		}
 		from := 0
 		for _, pairs := range x.rows {

@@ -164,6 +164,17 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 	if rows == 0 {
 		return nil
 	}
+	if err := g.begin(in, out, x, rows); err != nil {
+		return err
+	}
+	return g.gate.loop(g.panels(g.gate), g.body)
+}
+
+// panels returns the number of the gate's panels.
+func (g *gated) panels(*product) int { return (g.n + panel.Rows - 1) / panel.Rows }
+
+// begin readies body for a run.
+func (g *gated) begin(in *graph.Node, out, x []float32, rows int) error {
 	g.out = out
 	if in == nil { // a value of none, rounded once for both
 		in, g.gate.e.x.node = g.of, nil
@@ -177,18 +188,57 @@ func (g *gated) run(in *graph.Node, out, x []float32, rows int) error {
 		}
 	}
 	g.gate.records = g.records && g.gate.records && g.up.records
-	return g.gate.loop((g.n+panel.Rows-1)/panel.Rows, g.body)
+	return nil
 }
 
 // siblings are products of the same rows, as queries, keys and values, sharing a loop where possible: with many threads
 // a small product is little more than the wait at its end.
 type siblings struct {
-	e     *executable
-	all   []*product
-	outs  [][]float32
-	parts []*product // products of the running loop
+	e    *executable
+	all  []*product
+	outs [][]float32
+	together
+}
+
+// together is a loop over the numbers of several loops, one loop's after another's.
+type together struct {
+	parts []*product // of the running loop
 	ends  []int      // of their numbers
 	body  func(worker, from, to int) error
+}
+
+// start makes the body, once. each gives the bodies of the parts.
+func (l *together) start(most int, each func(i int) func(worker, from, to int) error) {
+	l.ends = make([]int, most)
+	l.body = func(worker, from, to int) error {
+		start := 0
+		for i := range l.parts {
+			if f, t := max(from, start), min(to, l.ends[i]); f < t {
+				if err := each(i)(worker, f-start, t-start); err != nil {
+					return err
+				}
+			}
+			start = l.ends[i]
+		}
+		return nil
+	}
+}
+
+// run runs the loop over so many panels of each part. The parts are ready.
+func (l *together) run(e *executable, panels func(p *product) int) error {
+	end, all, records := 0, 0, true
+	for _, p := range l.parts {
+		records = records && p.records
+		all += panels(p)
+	}
+	first := l.parts[0]
+	grain := first.divide(all)
+	for i, p := range l.parts {
+		p.block = first.block
+		end += p.place(panels(p), grain)
+		l.ends[i] = end
+	}
+	return e.loop(records, end, grain, l.body)
 }
 
 // findSiblings finds the products of rows with an earlier product.
@@ -222,19 +272,7 @@ func (p *planner) newSiblings(n *graph.Node, out []float32) (*siblings, error) {
 		name += " " + m.Name
 	}
 	e.fused = append(e.fused, name)
-	b.ends = make([]int, len(b.all))
-	b.body = func(worker, from, to int) error {
-		start := 0
-		for i, p := range b.parts {
-			if f, t := max(from, start), min(to, b.ends[i]); f < t {
-				if err := p.body(worker, f-start, t-start); err != nil {
-					return err
-				}
-			}
-			start = b.ends[i]
-		}
-		return nil
-	}
+	b.start(len(b.all), func(i int) func(worker, from, to int) error { return b.parts[i].body })
 	return b, nil
 }
 
@@ -258,22 +296,16 @@ func (b *siblings) run(in *graph.Node, x []float32, rows int) error {
 
 func (b *siblings) loop(i, j int, in *graph.Node, x []float32, rows int) error {
 	b.parts = b.all[i:j]
-	end, panels, records := 0, 0, true
 	for k, p := range b.parts {
 		if err := p.begin(in, b.outs[i+k], x, rows); err != nil {
 			return err
 		}
-		records = records && p.records
-		panels += p.panels.Panels()
 	}
-	grain := b.all[i].divide(panels)
-	for k, p := range b.parts {
-		p.block = b.all[i].block
-		end += p.place(p.panels.Panels(), grain)
-		b.ends[k] = end
-	}
-	return b.e.loop(records, end, grain, b.body)
+	return b.together.run(b.e, allPanels)
 }
+
+// allPanels returns the number of p's panels.
+func allPanels(p *product) int { return p.panels.Panels() }
 
 // canJoin reports whether p can be in a loop with others: all needed forms of the activations exist at a time. A single
 // row is multiplied by whole panels as stored, so its forms need only not conflict.

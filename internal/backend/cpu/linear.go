@@ -52,6 +52,7 @@ const fewRows = simd.FewRows
 // product multiplies rows by the transpose of a weight [n, k].
 type product struct {
 	e      *executable
+	acts   *activations // the executable's, or an expert's own
 	w      *graph.Weight
 	panels *panel.Weight // w repacked, or nil
 	eights *simd.Eights  // w's codes and scales as they lie in the file, or nil
@@ -74,7 +75,7 @@ type product struct {
 
 // newProduct returns the product with matrix i of w.
 func newProduct(e *executable, w *graph.Weight, i int) *product {
-	p := &product{e: e, w: w}
+	p := &product{e: e, w: w, acts: &e.x}
 	if p.body = p.rowsOfWeight; len(w.Shape) > 2 {
 		p.w = w.Matrix(i)
 	}
@@ -124,7 +125,7 @@ func (p *product) begin(in *graph.Node, out, x []float32, rows int) error {
 	p.few = p.panels.K >= panel.Chunk && p.panels.Stored().HasRows(rows)
 	defer p.e.b.pool.part("")
 	p.e.b.pool.part("round")
-	return p.e.x.quantize(in, p)
+	return p.acts.quantize(in, p)
 }
 
 // loop runs body over panels: each number stands for a panel, or for panels at several places, and a block of rows.
@@ -272,16 +273,16 @@ func (p *product) addStored(s *scratch, acc []float32, w span) int {
 	case chunks == 0 || !p.few && !p.whole && !p.row:
 		return 0
 	case !p.panels.InPlace():
-		x := p.e.x.wholeChunks(p.panels)
-		p.addPanels(acc, p.panels.Whole(w.from, w.to+(w.places-1)*w.gap), w, &x, p.e.x.joined)
+		x := p.acts.wholeChunks(p.panels)
+		p.addPanels(acc, p.panels.Whole(w.from, w.to+(w.places-1)*w.gap), w, &x, p.acts.joined)
 	default:
-		size, joined := p.rows*panel.Rows, len(p.e.x.joined)/chunks
+		size, joined := p.rows*panel.Rows, len(p.acts.joined)/chunks
 		for i := range w.panels() {
 			for c := range chunks {
 				data := p.panels.Woven(&s.panels[0], w.panel(i), c)
-				x := p.e.x.chunk(p.panels, c, false) // chunks are made for one of the products in the loop
+				x := p.acts.chunk(p.panels, c, false) // chunks are made for one of the products in the loop
 				one := span{0, 1, 1, 0, 0, p.rows}
-				p.addPanels(acc[i*size:(i+1)*size], data, one, &x.Acts, p.e.x.joined[c*joined:][:joined])
+				p.addPanels(acc[i*size:(i+1)*size], data, one, &x.Acts, p.acts.joined[c*joined:][:joined])
 			}
 		}
 	}
@@ -307,7 +308,7 @@ func (p *product) addUnpacked(s *scratch, all []float32, w span, from, n, first 
 		for i := range n {
 			p.panels.Unpack(&s.panels[i], from+i, c, p.tiles)
 		}
-		x := p.e.x.chunks[c].rowsFrom(w.row, w.rows, p.rows)
+		x := p.acts.chunks[c].rowsFrom(w.row, w.rows, p.rows)
 		if p.tiles {
 			var panels [simd.TilePanels]*simd.Panel
 			for i := range n {

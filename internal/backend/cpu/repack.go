@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/panel"
+	"github.com/karat-run/karat/internal/quant"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -26,6 +27,9 @@ type packed struct {
 // token waits for no copy. Plans of one graph share weights.
 func (b *Backend) ready(g *graph.Graph, progress func(done, total int64) error) error {
 	if err := b.readFloats(g); err != nil {
+		return err
+	}
+	if err := b.widen(g); err != nil {
 		return err
 	}
 	var read []*graph.Weight
@@ -88,6 +92,39 @@ func (b *Backend) readFloats(g *graph.Graph) error {
 			}
 			w.Tensor = t
 		}
+	}
+	return nil
+}
+
+// widened lists the quantized weights that are multiplied as float32 numbers: those of heads.
+func widened(g *graph.Graph) (weights []*graph.Weight) {
+	for _, n := range g.Nodes {
+		if n.Op == graph.HeadLinear && n.W[0].DType.Quantized() && !slices.Contains(weights, n.W[0]) {
+			weights = append(weights, n.W[0])
+		}
+	}
+	return weights
+}
+
+// widen decodes weights of heads once: each step reads all of them, and decoding takes longer than reading.
+func (b *Backend) widen(g *graph.Graph) error {
+	for _, w := range widened(g) {
+		if b.floats[w] != nil {
+			continue
+		}
+		var x []float32
+		if err := reserve(&b.panels, &x, w.Shape.Size()); err != nil {
+			return err
+		}
+		k := w.Shape.Last()
+		if err := b.pool.run(len(x)/k, floatRows, func(_, from, to int) error {
+			var s scratch
+			return quant.Dequantize(w.DType, x[from*k:to*k], w.Span(from, to, &s.rows))
+		}); err != nil {
+			return fmt.Errorf("%s: %w", w.Name, err)
+		}
+		b.floats[w], b.repacked = x, b.repacked+4*int64(len(x))
+		drop(w)
 	}
 	return nil
 }
@@ -244,6 +281,9 @@ func Repacked(g *graph.Graph) (more int64) {
 	for _, w := range quantized(g) {
 		count, n, k := matrices(w)
 		more += int64(count*panel.Size(w.CodeType(), n, k) - w.Stored())
+	}
+	for _, w := range widened(g) {
+		more += int64(4*w.Shape.Size() - w.Stored())
 	}
 	return more
 }

@@ -422,37 +422,44 @@ func poolRows(e *executable, n *graph.Node, out, x []float32) error {
 	return nil
 }
 
-// headLinear multiplies each head by its own matrix. Threads divide the heads.
+// headLinear multiplies each head by its own matrix. Threads divide the heads, and of few rows their columns.
 func (e *executable) headLinear(n *graph.Node, out, x []float32) (func() error, error) {
 	heads, k, d := n.Shape[0], n.In[0].Shape.Last(), n.Shape.Last()
 	if n.W[0].Order != nil {
 		return nil, errors.New("the weight's rows are in another order")
 	}
-	matrices := make([]*graph.Weight, heads)
+	matrices, floats := make([]*graph.Weight, heads), e.b.floats[n.W[0]]
 	for h := range matrices {
 		matrices[h] = n.W[0].Matrix(h)
 	}
+	pieces := (d + floatRows - 1) / floatRows // of a head
 	body := func(worker, from, to int) error {
 		s, rows := &e.scratch[worker], e.count(n)
 		s.acc = grow(s.acc, rows*k)
-		for h := from; h < to; h++ {
-			for t := range rows {
+		for last := -1; from < to; from++ {
+			h, i := from/pieces, from%pieces*floatRows
+			for t := 0; t < rows && h != last; t++ {
 				copy(s.acc[t*k:(t+1)*k], x[(t*heads+h)*k:])
 			}
-			m := matrices[h]
-			for i := 0; i < d; i += floatRows {
-				w := m.Span(i, min(i+floatRows, d), &s.rows)
-				if err := s.product(out[h*d+i:], heads*d, m.DType, w, s.acc[:rows*k], k); err != nil {
-					return err
-				}
+			m, end := matrices[h], min(i+floatRows, d)
+			if last = h; floats != nil {
+				simd.DotsF32(out[h*d+i:], heads*d, floats[(h*d+i)*k:(h*d+end)*k], s.acc[:rows*k], k)
+				continue
+			}
+			w := m.Span(i, end, &s.rows)
+			if err := s.product(out[h*d+i:], heads*d, m.DType, w, s.acc[:rows*k], k); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
 	return func() error {
-		if e.count(n) == 0 {
+		switch rows := e.count(n); {
+		case rows == 0:
 			return nil
+		case rows > fewRows:
+			return e.b.pool.run(heads*pieces, pieces, body)
 		}
-		return e.b.pool.run(heads, 1, body)
+		return e.b.pool.run(heads*pieces, 1, body)
 	}, nil
 }
