@@ -131,6 +131,20 @@ func (r *closing) free(p *prompt) (*free, error) {
 				f.floor = max(f.floor, meanKL(closed, got, w))
 			}
 		}
+		if f.after > spread*f.least() && len(r.m.engine.edits) == 0 {
+			noise := make([]float64, len(rows))
+			for k := range rows {
+				for _, other := range others {
+					noise[k] = max(noise[k], r.m.distance(result, other[k*w:(k+1)*w], closed[k*w:(k+1)*w]), float32Step)
+				}
+			}
+			_, best := r.m.exchange(p, result, full, all.arms, rows, upTo(0, len(rows)), got, noise)
+			for _, e := range best {
+				if y, err := e.Compute(result, rows); err == nil {
+					f.after = min(f.after, meanKL(y, got, w))
+				}
+			}
+		}
 		r.shown = append(r.shown, r.logits(p, rows, want, got, f))
 	}
 	return f, nil

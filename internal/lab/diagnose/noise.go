@@ -56,15 +56,15 @@ func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, row
 		raise(tied(m, p, n, edits, rows, off))
 	}
 	if off = slices.DeleteFunc(off, func(k int) bool { return ratio(k) <= excess }); len(off) > 0 && len(edits) == 0 {
-		raise(m.exchange(p, n, rows, off, got, noise))
+		raise(m.exchange(p, n, m.engine.center[p], m.engine.arms[p], rows, off, got, noise))
 	}
 	return noise, nil
 }
 
 // exchange returns those of the places in rows that are right in an engine that chose other experts at near ties, and
 // an arm with these choices. The ties are at rows that no tap shows, as of earlier positions.
-func (m *measurement) exchange(p *prompt, n *graph.Node, rows, places []int, got, noise []float64) (at []int,
-	arms []*reference.Eval) {
+func (m *measurement) exchange(p *prompt, n *graph.Node, center *reference.Eval, arms []*reference.Eval, rows,
+	places []int, got, noise []float64) (at []int, all []*reference.Eval) {
 	w, slack := n.Shape.Size(), map[*graph.Node][]float64{}
 	choices := m.engine.choices[p]
 	lie := func(e *reference.Eval) (sum float64, right []int) {
@@ -83,14 +83,14 @@ func (m *measurement) exchange(p *prompt, n *graph.Node, rows, places []int, got
 	if len(p.IDs) > m.perScan {
 		return nil, nil
 	}
-	best := m.engine.center[p].With(choices)
+	best := center.With(choices)
 	least, at := lie(best)
 	for range maxExchanged {
 		if len(at) == len(places) {
 			break
 		}
 		var found *tie
-		for _, t := range m.ties(p, n, best, slack) {
+		for _, t := range m.ties(p, n, best, arms, slack) {
 			if sum, right := lie(best.With(t.edits)); sum < least*exchanged {
 				least, found, at = sum/exchanged, &t, right
 			}
@@ -114,7 +114,8 @@ type tie struct {
 
 // ties returns near ties of e on the way to n, the nearest in front. The slack of a router's scores is how far the arms
 // lie from the center.
-func (m *measurement) ties(p *prompt, n *graph.Node, e *reference.Eval, slack map[*graph.Node][]float64) (all []tie) {
+func (m *measurement) ties(p *prompt, n *graph.Node, e *reference.Eval, arms []*reference.Eval,
+	slack map[*graph.Node][]float64) (all []tie) {
 	span, sources := e.Span(n)
 	behind, rows := e.Behind(span), upTo(0, len(p.IDs))
 	for _, x := range m.dump.graph.Nodes {
@@ -128,7 +129,7 @@ func (m *measurement) ties(p *prompt, n *graph.Node, e *reference.Eval, slack ma
 				continue
 			}
 			slack[x] = make([]float64, len(scores))
-			for _, arm := range m.engine.arms[p] {
+			for _, arm := range arms {
 				got, err := arm.Value(x.In[0], rows)
 				for i := 0; err == nil && i < len(got); i++ {
 					slack[x][i] = max(slack[x][i], math.Abs(got[i]-scores[i]))
