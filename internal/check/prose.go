@@ -205,8 +205,18 @@ type knownTemplate struct {
 //go:embed known.txt
 var knownText []byte
 
+// knownTemplates keeps the result of publishers. It needs no code at a program's start, so programs without checks go
+// without known.txt.
+var knownTemplates struct {
+	once sync.Once
+	all  *templateIndex
+}
+
 // publishers returns the templates in known.txt, which TestKnown writes.
-var publishers = sync.OnceValue(func() *templateIndex { return readKnown(knownText, "") })
+func publishers() *templateIndex {
+	knownTemplates.once.Do(func() { knownTemplates.all = readKnown(knownText, "") })
+	return knownTemplates.all
+}
 
 // readKnown reads known.txt, except the template with a name.
 func readKnown(text []byte, without string) *templateIndex {

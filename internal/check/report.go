@@ -77,8 +77,19 @@ type kind struct {
 //go:embed catalogue.txt
 var catalogueText string
 
+// kinds keeps the result of catalogue, like knownTemplates.
+var kinds struct {
+	once sync.Once
+	all  map[string]kind
+}
+
 // catalogue returns all findings by ID: the entries of catalogueText, and the guesses for each family's files.
-var catalogue = sync.OnceValue(func() map[string]kind {
+func catalogue() map[string]kind {
+	kinds.once.Do(func() { kinds.all = readCatalogue() })
+	return kinds.all
+}
+
+func readCatalogue() map[string]kind {
 	all := map[string]kind{}
 	var area Area
 	for line := range strings.Lines(catalogueText) {
@@ -95,7 +106,7 @@ var catalogue = sync.OnceValue(func() map[string]kind {
 		}
 	}
 	return all
-})
+}
 
 // checker is a check under way.
 type checker struct {
