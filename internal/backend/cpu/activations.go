@@ -37,6 +37,8 @@ type activations struct {
 	joined  []byte        // [whole chunk], see simd.Join
 	joinFor *panel.Weight // weight of joined, nil for none
 
+	own []activations // of single rows: the inputs of several experts, see experts.single
+
 	missing        missing // forms made by the running loop
 	byChunk, byRow func(worker, from, to int) error
 }
@@ -93,9 +95,9 @@ func (a *activations) start(p *planner) error {
 		apart = 0
 	}
 	var err error
-	p.e.own = make([]activations, choices)
-	for i := range p.e.own {
-		own := &p.e.own[i]
+	a.own = make([]activations, choices)
+	for i := range a.own {
+		own := &a.own[i]
 		own.loops(b.pool)
 		err = errors.Join(err, own.reserve(&b.buffers, 1, columns, 0, group))
 	}

@@ -113,7 +113,6 @@ type executable struct {
 	vocab    int
 	kernels  []kernel
 	x        activations
-	own      []activations        // of single rows: the inputs of several experts, see experts.single
 	scratch  []scratch            // by worker
 	after    map[*graph.Node]bool // nodes after Rows, with a row for each output
 	ahead    bool                 // rows see later ones

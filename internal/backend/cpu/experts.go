@@ -134,7 +134,7 @@ func (x *experts) single(in []float32, d int) error {
 		}
 	}()
 	for i, p := range down.parts {
-		p.acts = &e.own[i]
+		p.acts = &e.x.own[i]
 		if err := p.begin(nil, x.y[i*d:(i+1)*d], x.h[i*x.ff:(i+1)*x.ff], 1); err != nil {
 			return err
 		}
