@@ -142,6 +142,7 @@ const helpers = `
 	const ask = s => { $('#say').value = s; $('#send').click() };
 	const answers = () => [...document.querySelectorAll('.turn.assistant')].map(e => (e.querySelector('.text pre code') || e.querySelector('.text')).textContent);
 	const answered = n => until('answer ' + n, () => answers().length === n && !document.querySelector('.typing') && !$('#send').hidden && answers().at(-1), 60);
+	const openProbe = () => { $('#tab-chat').click(); if ($('#probe').hidden) $('#open-probe').click() };
 	const failed = kind => until('the error ' + kind + ' where it is seen', () => { // not behind an open dialog
 		const e = $('#notes [role=alert]');
 		return e && (!$('dialog[open]') || e.closest('dialog')) && text('#notes [role=alert]');
@@ -310,7 +311,7 @@ func TestPage(t *testing.T) {
 func (p *tab) tour(suffix string) {
 	p.t.Helper()
 	for _, x := range []string{"proof", "bench", "probe"} {
-		do[any](p, fmt.Sprintf(`$('#tab-%[1]s').click(); $('#%[1]s-run').click(); await until('the result', () => $('#%[1]s-result').childElementCount && !$('#%[1]s-run').hidden)`, x))
+		do[any](p, fmt.Sprintf(`'%[1]s' === 'probe' ? openProbe() : $('#tab-%[1]s').click(); $('#%[1]s-run').click(); await until('the result', () => $('#%[1]s-result').childElementCount && !$('#%[1]s-run').hidden)`, x))
 		p.look(x + suffix)
 	}
 	do[any](p, `$('#change-by').value = 0; $('#change-by').dispatchEvent(new Event('input', {bubbles: true})); $('#change-by').dispatchEvent(new Event('change', {bubbles: true})); await until('the effect', () => text('#change-result') && !$('#probe-run').hidden); $('#change-result').parentElement.scrollIntoView()`)

@@ -136,8 +136,8 @@ func TestProofRows(t *testing.T) {
 	p, url := visited(t)
 	for _, width := range []int64{320, 768, 1920} {
 		p.size("dark", width)
-		got := do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); const seen = new Set(), line = () => document.querySelectorAll('#proof-result tbody tr').length + ' ' + text('#proved');
-			await until('the verdict', () => { seen.add(line()); return $('#verdict') }); await until('rest', () => !$('#proof-run').hidden); seen.add(line()); return [...seen].join()`)
+		got := do[string](p, `$('#tab-proof').click(); const seen = new Set(), line = () => document.querySelectorAll('#proof-result tbody tr').length + ' ' + text('#proved'), watch = new MutationObserver(() => seen.add(line()));
+			watch.observe(document.body, { childList: true, subtree: true }); $('#proof-run').click(); await until('the verdict', () => $('#verdict')); watch.disconnect(); await until('rest', () => !$('#proof-run').hidden); seen.add(line()); return [...seen].join()`)
 		if !regexp.MustCompile(`1 proved here: 1 of 1.*2 proved here: 2 of 2.*4 proved here: 4 of 4`).MatchString(got) {
 			t.Errorf("at %d the rows fill so: %s", width, got)
 		}
@@ -146,6 +146,78 @@ func TestProofRows(t *testing.T) {
 	p.visit(url + "?lang=ar#proof")
 	if got := do[string](p, `await ready(); localStorage.clear(); $('#proof-run').click(); await until('a row', () => $('#proof-result tbody tr')); const first = text('#proved'); $('#proof-stop').click(); await until('the end', () => !$('#proof-run').hidden); return first`); !strings.HasPrefix(got, "بُرهن هنا: 1") {
 		t.Errorf("in Arabic: %q", got)
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
+// TestReceipts: an answer's receipt is saved as it was made, and verifying one fills a row for each check; the first
+// step that finds a difference is the last. A receipt is a stranger's: nothing of it runs.
+func TestReceipts(t *testing.T) {
+	t.Parallel()
+	p, url := visited(t)
+	got := do[string](p, `$('#receipts').click(); let saved; const make = URL.createObjectURL; URL.createObjectURL = b => { saved = b; return make(b) };
+		ask('What is it?'); await answered(1); [...document.querySelectorAll('.turn.assistant .does button')].find(b => b.textContent === 'Download receipt').click(); await until('the file', () => saved); return saved.text()`)
+	if got != `{"receipt":1,"answer":[0,1,2]}` {
+		t.Errorf("the receipt is %q", got)
+	}
+	const hostile = `<img src=x onerror=alert(1)>`
+	for _, c := range []struct{ says, want string }{
+		{`[]`, "Verified: not signed equal equal equal equal equal equal equal equal 3 / 3"},
+		{`[{"kind": "tampered", "at": -1, "text": "` + hostile + `"}]`, "Not verified. differs not checked not checked not checked not checked not checked not checked not checked not checked"},
+		{`[{"kind": "weights", "at": -1, "text": "other"}]`, "Not verified. not signed equal differs equal equal equal equal not checked not checked"},
+		{`[{"kind": "engine", "at": 2, "text": "token 2"}]`, "Not verified. not signed equal equal equal equal equal equal differs not checked"},
+	} {
+		do[any](p, `window.live = new Set(); window.watch ||= new MutationObserver(() => live.add(document.querySelector('#receipt-result tr:nth-child(8) td:nth-child(3)')?.textContent)); watch.observe(document.body, { childList: true, subtree: true })`)
+		p.upload("#receipt-file", written(t, "receipt.json", `{"receipt": 1, "answer": [1, 2, 3], "says": `+c.says+`, "model": {"name": "`+hostile+`"}}`))
+		got := do[string](p, `await until('the verdict', () => $('#receipt-verdict'));
+			const of = n => [...document.querySelectorAll('#receipt-result td:nth-child(' + n + ')')].map(e => e.textContent); const said = text('#receipt-verdict').split(' this')[0] + ' ' + of(2).join(' ') + (of(3)[7] === '3 / 3' ? ' 3 / 3' : '');
+			const marks = document.querySelectorAll('#receipt-result img').length; $('#receipt-result').replaceChildren(); return said + (live.has('1 / 3') && live.has('2 / 3') ? '' : ' not live') + (marks || '')`)
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.says, got, c.want)
+		}
+	}
+	for _, bad := range []string{`{"receipt": 1}`, `[]`, `{"receipt": "x", "answer": {}}`, hostile} {
+		p.upload("#receipt-file", written(t, "bad.json", bad))
+		if got := do[string](p, `const said = await failed('receipt'); $('#notes').replaceChildren(); return said`); !strings.Contains(got, "cannot be verified") {
+			t.Errorf("%s: %q", bad, got)
+		}
+	}
+	p.visit(url + "?lang=ar#proof")
+	do[any](p, `await ready()`)
+	for _, width := range []int64{320, 768, 1920} {
+		p.size("dark", width)
+		p.upload("#receipt-file", written(t, "receipt.json", `{"receipt": 1, "answer": [1, 2, 3]}`))
+		do[any](p, `await until('the verdict', () => $('#receipt-verdict')); $('#receipt-result').scrollIntoView()`)
+		p.look("receipt-arabic")
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
+// TestProbeBeside: the probe stands beside the conversation, computes that up to its last question, and the page chats on.
+func TestProbeBeside(t *testing.T) {
+	t.Parallel()
+	p, _ := visited(t)
+	do[any](p, `ask('What is it?'); await answered(1); openProbe(); $('#probe-run').click(); await until('the values', () => $('#probe-facts') && !$('#probe-run').hidden)`)
+	for width, want := range map[int64]string{320: "below", 768: "beside", 1920: "beside"} {
+		for _, scheme := range []string{"light", "dark"} {
+			p.size(scheme, width)
+			got := do[string](p, `$('#tab-chat').scrollIntoView(); const a = $('#middle').getBoundingClientRect(), b = $('#probe').getBoundingClientRect();
+				return (a.width > 200 && b.width > 200 ? a.right <= b.left + 1 && b.right <= innerWidth ? 'beside' : a.bottom <= b.top + 1 ? 'below' : 'over' : 'narrow')`)
+			if got != want {
+				t.Errorf("at %d the probe is %s, want %s", width, got, want)
+			}
+			p.look("probe-beside")
+		}
+	}
+	got := do[string](p, `$('#probe-of').value = 'talk'; $('#probe-of').dispatchEvent(new Event('change', {bubbles: true})); $('#probe-run').click(); await until('rest', () => !$('#probe-run').hidden && $('#change-by'));
+		$('#change-by').value = 0; $('#change-by').dispatchEvent(new Event('input', {bubbles: true})); $('#change-by').dispatchEvent(new Event('change', {bubbles: true})); await until('the effect', () => text('#change-result'));
+		await until('rest', () => !$('#probe-run').hidden); ask('one'); await answered(2); const both = answers().length + ' ' + !!$('#probe-facts'); $('#open-probe').click(); return both + ' ' + $('#probe').hidden + ' ' + $('#open-probe').getAttribute('aria-expanded')`)
+	if got != "2 true true false" {
+		t.Errorf("chat and probe: %s", got)
 	}
 	for _, e := range p.errors() {
 		t.Error("console:", e)

@@ -236,7 +236,7 @@ func TestPhone(t *testing.T) {
 		p.look("settings")
 		do[any](p, `$('details.side').open = false; $('#show-prompt').click(); await until('the prompt', () => !$('#prompt').hidden)`)
 		p.look("prompt")
-		do[any](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'))`)
+		do[any](p, `openProbe(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'))`)
 		p.look("probe")
 		if got := do[string](p, wide); got != "" {
 			t.Errorf("%s: of the probe these do not fit: %s", p.shot, got)

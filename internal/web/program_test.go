@@ -216,7 +216,7 @@ func useProgram(t *testing.T, p *tab, url string, gone *atomic.Bool) {
 	}
 	t.Log(said[:min(len(said), 250)])
 	p.look("program-proof")
-	do[any](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'), 60)`)
+	do[any](p, `openProbe(); $('#probe-run').click(); await until('the values', () => $('#probe-facts'), 60)`)
 	p.look("program-probe")
 	do[any](p, `$('#tab-bench').click(); $('#bench-tokens').value = 8; $('#bench-run').click(); await until('the times', () => $('#bench-json') || $('#notes [role=alert]'), 300)`)
 	t.Log(do[string](p, `return text('#bench-result .scroll')`))

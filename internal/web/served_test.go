@@ -93,7 +93,7 @@ func TestServed(t *testing.T) {
 		t.Errorf("the prompt is %q", got)
 	}
 	for _, tab := range []string{"proof", "bench", "probe"} {
-		if got := do[string](p, `$('#tab-`+tab+`').click(); $('#`+tab+`-run').click(); return failed('`+tab+`')`); !strings.Contains(got, "runs in this browser") || !strings.Contains(got, "Load the demo") {
+		if got := do[string](p, `'`+tab+`' === 'probe' ? openProbe() : $('#tab-`+tab+`').click(); $('#`+tab+`-run').click(); return failed('`+tab+`')`); !strings.Contains(got, "runs in this browser") || !strings.Contains(got, "Load the demo") {
 			t.Errorf("%s of a server's model: %q", tab, got)
 		}
 	}

@@ -48,7 +48,7 @@ func TestChat(t *testing.T) {
 	got := do[[]string](p, `const at = []; $('#tab-chat').focus();
 		for (const key of ['ArrowRight', 'ArrowRight', 'End', 'ArrowRight', 'ArrowLeft']) { document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})); at.push(document.activeElement.id) }
 		return at`)
-	if want := []string{"tab-proof", "tab-bench", "tab-probe", "tab-chat", "tab-probe"}; !slices.Equal(got, want) {
+	if want := []string{"tab-proof", "tab-bench", "tab-diagnosis", "tab-chat", "tab-diagnosis"}; !slices.Equal(got, want) {
 		t.Errorf("the arrow keys go to %q", got)
 	}
 	if light := do[string](p, `$('#theme').value = 'dark'; $('#theme').dispatchEvent(new Event('change')); return getComputedStyle(document.body).colorScheme`); light != "dark" {
@@ -72,7 +72,7 @@ func TestShown(t *testing.T) {
 		const log = $('#log'); return text('#prompt summary') + ': ' + $('#prompt details pre').textContent + ', hidden below: ' + Math.round(log.scrollHeight - log.clientHeight - log.scrollTop)`); said != "The template itself: {{ messages }}, hidden below: 0" {
 		t.Errorf("beside the prompt stands %q", said)
 	}
-	if rows := do[string](p, `$('#tab-probe').click(); $('#probe-run').click(); await until('the values', () => $('#probe-facts')); return text('#probe-result tbody')`); strings.Count(rows, "␣sky") != 7 {
+	if rows := do[string](p, `openProbe(); $('#probe-run').click(); await until('the values', () => $('#probe-facts')); return text('#probe-result tbody')`); strings.Count(rows, "␣sky") != 7 {
 		t.Errorf("values by token: %q", rows)
 	}
 }
@@ -142,7 +142,7 @@ func TestKeyboard(t *testing.T) {
 		order = append(order, at())
 	}
 	want := []string{"skip", "GPU", "open-models", "tab-chat", "⚙", "forget", "find", "small", "small", "log", "small", "small", "say",
-		"attach", "show-prompt", "send", "Settings"}
+		"attach", "show-prompt", "open-probe", "send"}
 	if !slices.Equal(order, want) {
 		t.Errorf("Tab goes to %q, want %q", order, want)
 	}

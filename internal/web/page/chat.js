@@ -22,11 +22,12 @@ function makeChat() {
 				h('div', { class: 'box' }, box, h('div', { class: 'row' },
 					h('button', { id: 'attach', type: 'button', class: 'small', t: 'attach', onclick: () => file.click() }), file,
 					h('button', { id: 'show-prompt', type: 'button', class: 'small', t: 'showPrompt', 'data-needs': '', 'aria-expanded': 'false', 'aria-controls': 'prompt', onclick: togglePrompt }),
+					h('button', { id: 'open-probe', type: 'button', class: 'small', t: 'probe', 'aria-expanded': 'false', 'aria-controls': 'probe', onclick: () => openProbe($('probe').hidden) }),
 					h('span', { class: 'grow' }),
 					h('button', { id: 'send', class: 'main', t: 'send', 'data-needs': '', 'data-starts': 'chat' }),
 					h('button', { id: 'stop', type: 'button', t: 'stop', 'data-stops': 'chat', hidden: true, onclick: stop }))),
 				h('div', { id: 'prompt', class: 'card shown', hidden: true, tabindex: '0', role: 'region', tLabel: 'promptTitle' }))),
-		makeSettings());
+		h('div', { id: 'probe', role: 'region', tLabel: 'probe', tabindex: '0', hidden: true }), makeSettings());
 	addEventListener('keydown', e => {
 		if (e.key !== 'Escape' || $('models').open) return;
 		if (busy && busy !== 'load') stop();
@@ -79,6 +80,7 @@ const lacks = turn => !turn.text && !turn.calls && turn.stop !== 'end';
 // settle fits the page to a model that was loaded: the recommendations, and what it can do.
 function settle() {
 	recommend();
+	$('receipts').parentElement.hidden = info.driver === 'server'; // which decides itself
 	$('mode').querySelector('[value=chat]').disabled = !info.template;
 	if (!info.template) note('mode', 'noTemplate');
 	else clearNote('mode');
@@ -284,7 +286,7 @@ async function stream(talk, said, begun) {
 	};
 	let r;
 	try {
-		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), tools: toolsOf(), continue: !!begun && !plain } }, token => {
+		r = await call('generate', { prompt, options: { maxTokens: setting('max-tokens') ?? -1, sampling, top: 5, schema: schemaOf(), tools: toolsOf(), continue: !!begun && !plain, receipt: $('receipts').checked } }, token => {
 			if (token.prompt) return void (read = token.prompt);
 			first ||= performance.now();
 			const list = token.tokens ?? (token.id === undefined ? [] : [{ text: token.token ?? token.text, logprob: token.logprob, top: token.top }]);
@@ -334,7 +336,8 @@ const rate = r => r.tokens > 1 && r.seconds > 0 ? (r.tokens - 1) / r.seconds : 0
 // saveReceipt offers the receipt of an answer, which karat verify checks.
 async function saveReceipt(turn) {
 	try {
-		save(turn.receipt + '.json', 'application/json', await (await reach('v1/receipts/' + encodeURIComponent(turn.receipt))).text());
+		const own = turn.receipt[0] === '{'; // of this browser's engine: the receipt itself
+		save((own ? 'receipt' : turn.receipt) + '.json', 'application/json', own ? turn.receipt : await (await reach('v1/receipts/' + encodeURIComponent(turn.receipt))).text());
 	} catch (e) {
 		fail(e.kind === 'other' ? trouble('receipt', e.message) : e);
 	}
@@ -419,7 +422,7 @@ async function dropped(e) {
 	clearNote('error');
 	const files = [...e.dataTransfer.files], models = files.filter(f => /\.gguf$/i.test(f.name));
 	if (models.length) return void takeFiles(models);
-	if (files.length === 1 && await openReport(files[0])) return;
+	if (files.length === 1 && isReport.test(files[0].name) && await openReport(files[0])) return;
 	if (!$('chat').hidden) attach(files);
 	else if (files.length) fail(trouble('diagnosis', files[0].name));
 }

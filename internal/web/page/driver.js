@@ -10,7 +10,7 @@ function call(op, args, event) {
 }
 
 // inside_ are the operations on a model's inside, which the browser's engine alone has.
-const inside_ = ['prove', 'nodes', 'probe', 'change', 'time', 'reset'];
+const inside_ = ['prove', 'verify', 'nodes', 'probe', 'change', 'time', 'reset'];
 
 // scripts makes addresses of this site's scripts that the page's policy trusts.
 const scripts = globalThis.trustedTypes?.createPolicy('karat', { createScriptURL: url => url }) || { createScriptURL: url => url };

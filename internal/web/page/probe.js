@@ -1,12 +1,28 @@
 // Probe: what one node of the graph computes for a text, all of it, and what the model says if that is changed.
 
+// openProbe shows the probe beside the conversation, or takes it away.
+function openProbe(on) {
+	$('probe').hidden = !on;
+	document.body.classList.toggle('probing', on);
+	$('open-probe').setAttribute('aria-expanded', on);
+	if (on) $('probe').scrollIntoView({ block: 'nearest' });
+}
+
+// probed is what the probe computes: the open conversation up to its last question, or a text.
+function probed() {
+	const turns = branch(current()), last = turns.findLastIndex(x => x.role === 'user');
+	return $('probe-of').value === 'talk' && mode() === 'chat' && last >= 0 ? messages(current(), turns.slice(0, last + 1)) : $('probe-text').value;
+}
+
 function makeProbe() {
 	$('probe').append(h('div', { class: 'card' }, h('h2', { t: 'probeTitle' }), h('p', { class: 'muted', t: 'probeHelp' }),
+		field('probeOf', h('select', { id: 'probe-of', onchange: () => { $('probe-text').parentElement.hidden = $('probe-of').value === 'talk'; } }, h('option', { value: '', t: 'probeText' }), h('option', { value: 'talk', t: 'conversation' }))),
 		field('probeText', h('textarea', { id: 'probe-text', rows: 2, dir: 'auto', value: 'The color of the sky is' })),
 		h('div', { class: 'row' }, field('node', h('input', { id: 'node', list: 'nodes', dir: 'ltr', autocomplete: 'off', spellcheck: 'false', class: 'mono' }), { class: 'field grow' }), h('datalist', { id: 'nodes' })),
 		h('div', { class: 'row' }, ...runButtons('probe', probe), h('button', { id: 'node-before', t: 'before', 'data-needs': '', onclick: () => step(-1) }), h('button', { id: 'node-next', t: 'next', 'data-needs': '', onclick: () => step(1) }))),
 	h('div', { id: 'probe-result', class: 'result' }));
 	fresh.push(listNodes);
+	if (location.hash === '#probe') openProbe(true);
 }
 
 let nodes = [];
@@ -38,7 +54,7 @@ async function probe() {
 		$('node').oninput = () => $('node').setCustomValidity('');
 		return;
 	}
-	const prompt = $('probe-text').value;
+	const prompt = probed();
 	await during('probe', async () => showProbe(await call('probe', { name, prompt }), prompt));
 }
 

@@ -4,8 +4,10 @@
 function makeProof() {
 	$('proof').append(h('div', { class: 'card' }, h('h2', { t: 'proofTitle' }), h('p', { class: 'muted', t: 'proofHelp' }),
 		h('div', { class: 'row' }, ...runButtons('proof', prove), h('progress', { id: 'proof-progress', hidden: true, tLabel: 'proof' }), h('span', { id: 'proof-state', class: 'muted', role: 'status' }))),
-	h('div', { id: 'proof-result', class: 'result' }));
-	fresh.push(() => $('proof-result').replaceChildren());
+	h('div', { id: 'proof-result', class: 'result' }),
+	h('div', { class: 'card' }, h('h2', { t: 'verifyTitle' }), h('p', { class: 'muted', t: 'verifyHelp' }),
+		h('div', { class: 'row' }, chooser('receipt-file', 'openReceipt', '.json', async f => { if (!await openReport(f)) fail(trouble('noReceipt', f.name)); })), h('div', { id: 'receipt-result', class: 'result' })));
+	fresh.push(() => { $('proof-result').replaceChildren(); $('receipt-result').replaceChildren(); });
 }
 
 // runButtons start something on the model, and stop it.

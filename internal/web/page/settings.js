@@ -26,6 +26,7 @@ function makeSettings() {
 		choose('mode', 'mode', [['chat', 'modeChat'], ['text', 'modeText']], draw),
 		choose('preset', 'preset', [...Object.keys(presets), 'own'].map(x => [x, 'preset_' + x]), applyPreset),
 		number(amounts[0]),
+		h('label', { class: 'check wide' }, h('input', { id: 'receipts', type: 'checkbox', checked: !!recall('receipts'), onchange: e => remember('receipts', e.target.checked ? '1' : '') }), h('span', { t: 'receipts' })),
 		h('details', { class: 'wide', id: 'more' }, h('summary', { t: 'more' }), h('div', { class: 'fields' }, amounts.slice(1).map(number), h('p', { class: 'muted wide', t: 'samplingHelp' }),
 			field('schema', h('textarea', { id: 'schema', class: 'mono', rows: 3, dir: 'ltr', spellcheck: 'false', placeholder: '{"type": "object"}' }), { class: 'field wide' }),
 			field('tools', h('textarea', { id: 'tools', class: 'mono', rows: 3, dir: 'ltr', spellcheck: 'false', placeholder: '[{"type": "function", "function": {"name": "f"}}]' }), { class: 'field wide' })))));

@@ -11,7 +11,7 @@ import (
 
 // moreOf returns the functions of a model in the npm package alone: the page's program has no room for more.
 func moreOf(m *model) map[string]func([]js.Value) (any, error) {
-	return map[string]func([]js.Value) (any, error){"embed": m.embed, "verify": m.verify}
+	return map[string]func([]js.Value) (any, error){"embed": m.embed}
 }
 
 // embed makes a vector of each text.

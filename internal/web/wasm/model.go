@@ -99,7 +99,7 @@ func (m *model) object() (js.Value, error) {
 	o.Set("info", info)
 	all := map[string]func([]js.Value) (any, error){
 		"render": m.render, "tokenize": m.tokenize, "generate": m.generate, "reset": m.reset, "stats": m.stats,
-		"prove": m.prove, "nodes": m.nodes, "probe": m.probe, "change": m.change,
+		"prove": m.prove, "nodes": m.nodes, "probe": m.probe, "change": m.change, "verify": m.verify,
 	}
 	maps.Copy(all, moreOf(m))
 	for name, f := range all {
