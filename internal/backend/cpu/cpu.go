@@ -54,7 +54,7 @@ type Backend struct {
 
 	packed   map[*graph.Weight]*packed // products' quantized weights
 	floats   map[*graph.Weight][]float32
-	panels   arena           // their memory
+	panels   arena           // the panels' memory
 	buffers  arena           // of plans
 	inPlace  []*graph.Weight // to be repacked
 	room     []byte          // for their panels: untouched

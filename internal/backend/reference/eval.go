@@ -91,11 +91,11 @@ type values [][]float64 // by position; nil where there is none
 
 // Eval returns an evaluation for the token ids, with its known values.
 func (m *Model) Eval(ids []int32, known map[*graph.Node]Known, num *Numerics) *Eval {
-	return (&Eval{Model: m, ids: ids, known: known, num: num}).fresh()
+	return fresh(&Eval{Model: m, ids: ids, known: known, num: num})
 }
 
 // fresh returns e with nothing computed.
-func (e *Eval) fresh() *Eval {
+func fresh(e *Eval) *Eval {
 	e.memo, e.specs, e.busy = map[*graph.Node]values{}, map[*graph.Node]*Spec{}, map[*graph.Node]bool{}
 	return e
 }
@@ -170,7 +170,7 @@ func (e *Eval) Step(at int) (first, last int, ok bool) {
 func (e *Eval) With(edits Edits) *Eval {
 	f := *e
 	f.edits, f.under = e.edits.And(edits), e
-	f.fresh().stale = map[*graph.Node]bool{}
+	fresh(&f).stale = map[*graph.Node]bool{}
 	for n := range edits {
 		f.stale[n] = true
 	}
@@ -184,7 +184,7 @@ func (e *Eval) Without(nodes ...*graph.Node) *Eval {
 	for _, n := range nodes {
 		delete(f.known, n)
 	}
-	return f.fresh()
+	return fresh(&f)
 }
 
 // Spec returns how e computes n.

@@ -76,7 +76,7 @@ func recycle(s *Spec, e *Eval, rows []int, y []float64) error {
 			m = append(m, make(values, len(e.ids)-len(m))...)
 			cut := *e
 			cut.ids, cut.under = e.ids[:at], nil
-			before = cut.fresh()
+			before = fresh(&cut)
 			before.memo[n], e.memo[n] = m, m
 		}
 		x, err := before.Value(n, []int{at - 1})

@@ -35,7 +35,7 @@ type section struct {
 
 // operand is a value in an action.
 type operand struct {
-	from, to int      // its place in the text
+	from, to int      // the place in the text
 	name     string   // of a function, or of a variable such as $ or $i; "." for the dot, "" for a literal
 	literal  any      // int, bool or string
 	fields   []string // from a variable or the dot
@@ -60,7 +60,7 @@ func parseTemplates(texts map[string]string) (t templates, err error) {
 	return r.templates, nil
 }
 
-// place names a place in a text: its line, and the bytes before it there.
+// place names a place in a text: the line, and the bytes before the place there.
 func (t *shaderText) place(at int) string {
 	line := strings.LastIndex(t.text[:at], "\n") + 1
 	return fmt.Sprintf("%s:%d:%d", t.name, strings.Count(t.text[:at], "\n")+1, at-line)
@@ -85,7 +85,7 @@ var (
 	actionWord = regexp.MustCompile(`"[^"]*"|[()|]|[^\s()|"]+`)
 )
 
-// list reads sections up to an else or end, whose words it returns, or to the text's end.
+// list reads sections up to an else or end and returns the words there, or reads to the text's end.
 func (r *reader) list() (all []section, last []word) {
 	for {
 		m := actionText.FindStringSubmatchIndex(r.text[r.at:])
@@ -178,7 +178,7 @@ func (r *reader) next() word {
 	return w
 }
 
-// end wants an end, which closes a block.
+// end wants the end of a block.
 func (r *reader) end() {
 	if len(r.words) != 1 || r.words[0].text != "end" {
 		check(errors.New("an end is missing"))

@@ -80,8 +80,8 @@ const (
 	pointing = 0.3
 )
 
-// Rows that nothing shows may have other experts: so many exchanges are found one by one, among so many near ties, while
-// each leaves at most the share exchanged of the distance.
+// Rows that nothing shows may have other experts. Exchanges are found one by one among near ties, while each leaves at
+// most the share exchanged of the distance.
 const (
 	maxExchanged = 6
 	maxTies      = 16

@@ -290,7 +290,7 @@ func (m *measurement) distance(n *graph.Node, got, want []float64) float64 {
 			}
 		}
 	}
-	if m.isLogits(n) {
+	if isLogits(m.dump.graph, n) {
 		got, want = centered(got), centered(want)
 	}
 	return lab.RelativeL2(want, got)
@@ -301,10 +301,10 @@ func isGone(row []float64) bool {
 	return !slices.ContainsFunc(row, func(v float64) bool { return v != 0 && !infinite(v) })
 }
 
-// isLogits reports whether n is the logits, or the logits before a factor: a constant that is added to all of them
+// isLogits reports whether n is the logits of g, or the logits before a factor: a constant that is added to all of them
 // changes no probability, but before a cap it does.
-func (m *measurement) isLogits(n *graph.Node) bool {
-	x := m.dump.graph.Result()
+func isLogits(g *graph.Graph, n *graph.Node) bool {
+	x := g.Result()
 	for x != n && x.Op == graph.Scale {
 		x = x.In[0]
 	}
@@ -329,8 +329,8 @@ func centered(x []float64) []float64 {
 
 // isShadowed reports whether eq rests on earlier positions the dump lacks and that nothing replaces, since an
 // equation on the way to them does not hold.
-func (m *measurement) isShadowed(eq *equation) bool {
-	return slices.ContainsFunc(m.eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.isFlagged() })
+func (eq *equation) isShadowed(eqs []*equation) bool {
+	return slices.ContainsFunc(eqs, func(x *equation) bool { return x != eq && eq.behind[x.target] && x.isFlagged() })
 }
 
 // touched returns the equations whose value the edits may change.

@@ -61,7 +61,7 @@ func (m *measurement) noise(p *prompt, n *graph.Node, edits reference.Edits, row
 	return noise, nil
 }
 
-// exchange returns those of the places in rows that are right in an engine that chose other experts at near ties, and
+// exchange returns the places in rows that are right in an engine that chose other experts at near ties, and
 // an arm with these choices. The ties are at rows that no tap shows, as of earlier positions.
 func (m *measurement) exchange(p *prompt, n *graph.Node, center *reference.Eval, arms []*reference.Eval, rows,
 	places []int, got, noise []float64) (at []int, all []*reference.Eval) {

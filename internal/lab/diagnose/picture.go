@@ -405,7 +405,7 @@ func (s *sightings) show(folder string, p *lab.Prompt, looks ...*mistake.Look) (
 }
 
 // sight returns a function that makes the rows of a prompt's pictures, by position, as an engine with some numerics
-// makes them. Numerics that round alike have the same rows, which are made once.
+// makes rows. Numerics that round alike share rows.
 type sight func(num *reference.Numerics) func() [][]float32
 
 // sameness is equal for numerics that round the values of a tower alike.

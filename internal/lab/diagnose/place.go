@@ -222,7 +222,7 @@ func (d *dump) dropUnwritten() {
 }
 
 // fades reports whether logits of zeros may come of a row: of zeros before them, or of a value without a square in
-// float32, which a norm makes zeros.
+// float32.
 func (p *prompt) fades(result *graph.Node, row int) bool {
 	var last *graph.Node
 	for n, k := range p.known {

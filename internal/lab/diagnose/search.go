@@ -71,7 +71,7 @@ func (r *search) causes() error {
 			clear(r.pursuits)
 		case deep:
 			for _, eq := range r.m.eqs {
-				if eq.isFlagged() && !r.given[eq] && !r.m.isShadowed(eq) {
+				if eq.isFlagged() && !r.given[eq] && !eq.isShadowed(r.m.eqs) {
 					if err := leftOver(r, eq); err != nil {
 						return err
 					}
@@ -89,7 +89,7 @@ func (r *search) causes() error {
 func (r *search) pass(deep bool) (found bool, err error) {
 	vain := map[any]int{}
 	for i, eq := range r.m.eqs {
-		if !eq.isFlagged() || r.given[eq] || r.m.isShadowed(eq) {
+		if !eq.isFlagged() || r.given[eq] || eq.isShadowed(r.m.eqs) {
 			continue
 		}
 		r.m.dump.progress("naming causes", i, len(r.m.eqs))

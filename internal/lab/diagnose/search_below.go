@@ -15,7 +15,7 @@ import (
 // exceeds ratio times the floor.
 func (r *search) searchBelow(ratio float64) error {
 	open := slices.DeleteFunc(slices.Clone(r.m.eqs), func(eq *equation) bool {
-		return r.given[eq] || eq.isFlagged() || worst(eq.errors).ratio() <= ratio || r.m.isShadowed(eq)
+		return r.given[eq] || eq.isFlagged() || worst(eq.errors).ratio() <= ratio || eq.isShadowed(r.m.eqs)
 	})
 	slices.SortStableFunc(open, func(a, b *equation) int {
 		return cmp.Compare(worst(b.errors).ratio(), worst(a.errors).ratio())

@@ -74,7 +74,7 @@ type turn struct {
 // asTurnedNorm returns the norm eq consists of, nil if eq has other operations.
 func asTurnedNorm(m *measurement, eq *equation) *turnedNorm {
 	norm := eq.target.Op == graph.RMSNorm || eq.target.Op == graph.LayerNorm
-	if !norm || eq.isFlagged() || m.isShadowed(eq) ||
+	if !norm || eq.isFlagged() || eq.isShadowed(m.eqs) ||
 		slices.ContainsFunc(eq.span, func(n *graph.Node) bool { return n != eq.target && n.Op != graph.View }) {
 		return nil
 	}

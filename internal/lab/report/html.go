@@ -37,12 +37,13 @@ var (
 // script is the only script a page may run: the page's policy names its hash, so that nothing in a dump can bring
 // another.
 var script = uplotJS + pageJS + `
-const redraw = drawReport(JSON.parse(document.querySelector("script[type='application/json']").textContent), document.body);
+const values = document.querySelector("script[type='application/json']").textContent;
+const redraw = drawReport(JSON.parse(values), document.body);
 for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", redraw);
 `
 
-// Drawing returns a script for other pages: drawReport(data, root) draws the field page of a diagnosis.json into a shadow
-// root, whose style is drawReport.style.
+// Drawing returns a script for other pages: drawReport(data, root) draws the field page of a diagnosis.json into a
+// shadow root with the style drawReport.style.
 func Drawing() []byte {
 	style, _ := json.Marshal(uplotCSS + pageCSS) // a string
 	return []byte(uplotJS + pageJS + "drawReport.style = " + string(style) + ";\n")

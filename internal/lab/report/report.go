@@ -45,7 +45,7 @@ func WriteDir(dir string, d *diagnose.Diagnosis) error {
 	return nil
 }
 
-// writeJSON writes a diagnosis, and what its page draws.
+// writeJSON writes a diagnosis with the values of the page.
 func writeJSON(w io.Writer, d *diagnose.Diagnosis) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

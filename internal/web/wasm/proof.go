@@ -68,7 +68,8 @@ func (m *model) prove(args []js.Value) (any, error) {
 		}
 		if record.Type() != js.TypeObject {
 			total += len(golden.Prompts)
-			if golden, err = m.record(ctx, golden, exact, none, func(p, _ *lab.Prompt) error { return step(p, nil) }); err != nil {
+			count := func(p, _ *lab.Prompt) error { return step(p, nil) }
+			if golden, err = m.record(ctx, golden, exact, none, count); err != nil {
 				return err
 			}
 			golden.Path = "float64"
