@@ -55,7 +55,7 @@ func open(path string) (*files, error) {
 	return openFolder(path)
 }
 
-// maxConfig bounds config.json, which is read into memory.
+// maxConfig bounds config.json, read into memory.
 const maxConfig = 1 << 20
 
 func openFolder(dir string) (*files, error) {

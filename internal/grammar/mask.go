@@ -419,7 +419,7 @@ func (g *Grammar) read(ctx context.Context, s *state, b []byte) (*state, error) 
 	return s, err
 }
 
-// piece does a piece of work from a state, which is built anew if it was forgotten.
+// piece does a piece of work from a state, built anew if it was forgotten.
 func (g *Grammar) piece(ctx context.Context, s *state, do func(s *state)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -162,7 +162,7 @@ func readNumpy(path, name string) (*Record, error) {
 	return (&Record{Path: path, file: f}).arrays([]arrayInfo{arrayOf(path, name)}, []*npy.Array{x})
 }
 
-// Bounds of the arrays an archive packs, which are unpacked into memory. Arrays that are stored unpacked are
+// Bounds of the arrays an archive packs, unpacked into memory. Arrays that are stored unpacked are
 // mapped.
 const (
 	maxUnpacked = 768 << 20

@@ -63,7 +63,7 @@ func (e *encoder) keep(g, n int) {
 	}
 }
 
-// minCodes sets the codes of group g, which is x, to the codes of the search.
+// minCodes sets the codes of group g, x, to the codes of the search.
 func (e *encoder) minCodes(g int, x []float32, top float32) {
 	for i, v := range x {
 		e.q[g*len(x)+i] = byte(limit(simd.Nearest(float32(e.inverse[g]*(v-e.low[g]))), 0, top))

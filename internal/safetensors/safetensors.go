@@ -44,7 +44,7 @@ type File struct {
 func (f *File) FileOf(name string) string { return cmp.Or(f.files[name], f.name) }
 
 // Open maps the file at path and reads its header. A path that ends in .index.json is opened with OpenIndex. PyTorch's
-// .bin, .pt and .pth files, which are pickled code, are refused unread.
+// .bin, .pt and .pth files of pickled code are refused unread.
 func Open(path string) (*File, error) {
 	if strings.HasSuffix(path, ".index.json") {
 		return OpenIndex(path)

@@ -85,7 +85,7 @@ func (c *cut) make(s *backend.Step, threads int) {
 	}
 }
 
-// makeParts makes room for the parts of ranges, which are of no use after the loop.
+// makeParts makes room for the parts of ranges, of no use after the loop.
 func (c *cut) makeParts(kept *[]float32) {
 	if c.each == len(c.blocks) {
 		return

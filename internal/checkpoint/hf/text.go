@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/internal/tokenizer"
 )
 
-// Bounds of a folder's text files, which are read into memory. Published files have at most 5 KiB, 1 MiB and 33 MiB.
+// Bounds of a folder's text files, read into memory. Published files have at most 5 KiB, 1 MiB and 33 MiB.
 const (
 	MaxConfig    = 1 << 20
 	MaxText      = 16 << 20

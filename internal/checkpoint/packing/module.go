@@ -116,7 +116,7 @@ func (m *module) need(ending string, types []tensor.DType, shapes ...tensor.Shap
 	return t, wants(ending, t, types, shapes...)
 }
 
-// scale returns required scales, which are finite.
+// scale returns finite required scales.
 func (m *module) scale(ending string, types []tensor.DType, shapes ...tensor.Shape) (tensor.Tensor, error) {
 	t, err := m.need(ending, types, shapes...)
 	if err == nil {

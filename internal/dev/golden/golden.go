@@ -254,7 +254,7 @@ func SkipFast(t testing.TB, why string) {
 	}
 }
 
-// First returns the first n cases of a test, which are chosen to differ, or all of them where Slow.
+// First returns the first n cases of a test, chosen to differ, or all of them where Slow.
 func First[T any](n int, cases []T) []T {
 	if Slow() {
 		return cases

@@ -109,7 +109,7 @@ func wanted(key []mistake.Injected) []Place {
 	return join(all)
 }
 
-// found is what a diagnosis says but for rounding, which is nobody's mistake.
+// found is the rest of a diagnosis without rounding, nobody's mistake.
 func found(d *diagnose.Diagnosis) []Place {
 	var all []Place
 	for _, f := range d.Findings {

@@ -22,7 +22,7 @@ import (
 	"github.com/karat-run/karat/internal/lab/diagnose"
 )
 
-// WriteDir writes a diagnosis in every form to a folder, which is made if there is none: index.html, junit.xml,
+// WriteDir writes a diagnosis in every form to a folder, made if there is none: index.html, junit.xml,
 // findings.sarif and diagnosis.json. Other files there stay. Each of them appears whole or not at all, and the JSON,
 // which has no NaN, comes last.
 func WriteDir(dir string, d *diagnose.Diagnosis) error {

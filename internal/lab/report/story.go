@@ -80,7 +80,7 @@ func headline(d *diagnose.Diagnosis) string {
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
-// rounding reports whether a finding tells how an engine rounds, which is no fault.
+// rounding reports whether a finding tells how an engine rounds, without a fault.
 func rounding(f diagnose.Finding) bool {
 	known, ok := mistake.Find(f.Cause)
 	return ok && known.Kind == mistake.Numeric
