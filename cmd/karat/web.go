@@ -67,7 +67,7 @@ func newSite(served bool) (*web.Site, error) {
 
 // sitePaths lists the paths of a site's files.
 var sitePaths = []string{"/", "/demo.gguf", "/demo.golden.json", "/demo.golden.safetensors", "/icon.svg", "/karat.js",
-	"/karat.wasm", "/lib/highlight.js", "/lib/katex.js", "/lib/marked.js", "/manifest.json", "/sw.js"}
+	"/karat.wasm", "/lib/highlight.js", "/lib/katex.js", "/lib/marked.js", "/lib/report.js", "/manifest.json", "/sw.js"}
 
 // latePages returns the handlers of a site that is made at the first request of a path: unpacking and hashing the
 // module take 0.3 s and 35 MB.
