@@ -6,8 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	pathpkg "path"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -95,8 +100,34 @@ func (c *client) do(method, path, body string) (status int, answer string, heade
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if open := statuses(method, r.URL.Path); open != nil && !slices.Contains(open, strconv.Itoa(resp.StatusCode)) {
+		c.t.Errorf("%s %s: the status %d is not in openapi.json, which has %s: %.200s", method, path, resp.StatusCode, open, b)
+	}
 	return resp.StatusCode, string(b), resp.Header
 }
+
+// document is openapi.json: of each path the methods and their statuses.
+var document = sync.OnceValue(func() (doc struct {
+	Paths map[string]map[string]struct{ Responses map[string]any }
+}) {
+	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
+		panic(err)
+	}
+	return doc
+})
+
+// statuses returns the statuses that openapi.json lists for a route, nil if there is no such route.
+func statuses(method, path string) (found []string) {
+	for p, methods := range document().Paths {
+		o, there := methods[strings.ToLower(method)]
+		if is, _ := pathpkg.Match(names.ReplaceAllString(p, "*"), path); there && is && method == strings.ToUpper(method) && (found == nil || p == path) {
+			found = slices.Sorted(maps.Keys(o.Responses))
+		}
+	}
+	return found
+}
+
+var names = regexp.MustCompile(`\{.*?\}`)
 
 // object is a JSON object of an answer.
 type object = map[string]any
