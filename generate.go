@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -394,12 +395,41 @@ func (m *Model) TokenizeChat(ctx context.Context, messages []Message, o Generate
 
 // CountChat returns the number of TokenizeChat's ids. Of a picture only the size is read, and no row is computed.
 func (m *Model) CountChat(ctx context.Context, messages []Message, o GenerateOptions) (int, error) {
-	if images := imagesOf(messages); len(images) > 0 {
-		ids, _, err := m.look(ctx, messages, images, o, m.measure)
-		return len(ids), err
-	}
-	ids, err := m.TokenizeChat(ctx, messages, o)
+	ids, _, err := m.LocateImages(ctx, messages, o)
 	return len(ids), err
+}
+
+// ImagePlace is where a picture lies in a prompt.
+type ImagePlace struct {
+	Hash           string // SHA-256 of the picture's file, in hexadecimal
+	Offset, Length int    // of the ids from the picture's first row to the last
+}
+
+// LocateImages returns TokenizeChat's ids, and where the pictures lie among them. Of a picture only the size is read.
+func (m *Model) LocateImages(ctx context.Context, messages []Message, o GenerateOptions) (ids []int,
+	places []ImagePlace, err error) {
+	images := imagesOf(messages)
+	if len(images) == 0 {
+		ids, err = m.TokenizeChat(ctx, messages, o)
+		return ids, nil, err
+	}
+	list, mixed, err := m.look(ctx, messages, images, o, m.measure)
+	for _, id := range list {
+		ids = append(ids, int(id))
+	}
+	if err != nil {
+		return ids, nil, err
+	}
+	runs := mixed.Groups // of rows; a picture has several where tokens part its rows
+	for _, x := range images {
+		p := ImagePlace{Hash: fmt.Sprintf("%x", sha256.Sum256(x.Data)), Offset: int(runs[0].First)}
+		for ; x.rows > 0; runs = runs[1:] {
+			x.rows -= int(runs[0].End - runs[0].First)
+			p.Length = int(runs[0].End) - p.Offset
+		}
+		places = append(places, p)
+	}
+	return ids, places, nil
 }
 
 // ExceedsContext reports whether a text surely has more tokens than the context. The text's length decides, so the call

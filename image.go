@@ -213,6 +213,7 @@ func (m *Model) encode(ctx context.Context, data []byte) (*seenImage, error) {
 type shown struct {
 	Image
 	message, part int // its place
+	rows          int // as look has seen
 }
 
 // imagesOf returns the pictures of a conversation in order.
@@ -221,10 +222,10 @@ func imagesOf(messages []Message) (all []shown) {
 		for k, p := range m.Parts {
 			switch p := p.(type) {
 			case Image:
-				all = append(all, shown{p, i, k})
+				all = append(all, shown{p, i, k, 0})
 			case ToolResult:
 				for _, x := range p.Images {
-					all = append(all, shown{x, i, k})
+					all = append(all, shown{x, i, k, 0})
 				}
 			}
 		}
@@ -339,7 +340,7 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		}
 	}()
 	rows := 0
-	for _, x := range images {
+	for i, x := range images {
 		s, err := see(ctx, x.Data)
 		if err != nil && x.Name != "" && !errors.Is(err, ErrFull) {
 			return nil, mixed, fmt.Errorf("%s: %w", x.Name, err)
@@ -350,7 +351,7 @@ func (m *Model) look(ctx context.Context, messages []Message, images []shown, o 
 		if rows += s.Rows; rows > m.opened.Engine.Context() { // before the next is computed
 			return nil, mixed, m.full()
 		}
-		seen = append(seen, s)
+		seen, images[i].rows = append(seen, s), s.Rows
 	}
 	kind := m.opened.Checkpoint.Tower.Kind
 	id, ok := m.opened.Tokenizer.ID(kind.Image)

@@ -111,6 +111,23 @@ func TestImages(t *testing.T) {
 			if err != nil || !slices.Equal(ids, want) {
 				t.Fatalf("ids %v, want %v; %v", ids, want, err)
 			}
+			same, places, err := m.LocateImages(t.Context(), say, karat.GenerateOptions{NoGenerationPrompt: true})
+			if err != nil || !slices.Equal(same, ids) || len(places) != len(parts) {
+				t.Fatalf("located %v of %v, %v", places, same, err)
+			}
+			mark := 0
+			if c.row == 512 {
+				mark = 1 // before the rows, with their id
+			}
+			for i, end := 0, 0; i < len(places); i++ { // from a row to a row; no row lies outside
+				p, rows := places[i], func(ids []int) bool { return slices.Contains(ids, c.row) }
+				next := p.Offset + p.Length
+				if p.Length <= 0 || p.Offset < end || rows(ids[end:p.Offset-mark]) || !rows(ids[p.Offset:p.Offset+1]) || !rows(ids[next-1:next]) ||
+					i == len(places)-1 && rows(ids[next:]) {
+					t.Errorf("picture %d lies at %+v of %v", i, p, ids)
+				}
+				end = next
+			}
 			o := karat.GenerateOptions{MaxTokens: 8, Sampling: &karat.Sampling{}, NoGenerationPrompt: true}
 			answer := func(s *karat.Session, say []karat.Message) (ids []int) {
 				for x, err := range s.Chat(t.Context(), say, o) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"github.com/karat-run/karat"
 )
@@ -117,9 +118,10 @@ func readAdapter(x *exchange) (*fields, string) {
 	}
 	f := x.body()
 	name := f.needText("lora_name")
-	if name == "" || len(name) > 128 || strings.ContainsAny(name, ",\"\x7f") ||
-		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' }) {
-		fail("lora_name", "%.64q, want a name of up to 128 bytes without spaces, commas and quotes", name)
+	if name == "" || len(name) > 128 || strings.ContainsAny(name, ",\"") ||
+		strings.ContainsFunc(name, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }) {
+		fail("lora_name", "%.64q, want a name of up to 128 bytes without spaces, commas, quotes and signs that do not "+
+			"print", name)
 	}
 	return f, name
 }
@@ -138,7 +140,10 @@ func loadAdapter(x *exchange) any {
 	p.mu.Lock()
 	there := slices.IndexFunc(p.tuned, func(t *tuned) bool { return t.name == name })
 	switch {
-	case p.find(name) != nil || there >= 0 && !p.tuned[there].gone:
+	case p.find(name) != nil:
+		p.mu.Unlock()
+		return bad("lora_name", "%q is the name of a model: give the adapter another", name)
+	case there >= 0 && !p.tuned[there].gone:
 		p.mu.Unlock()
 		return bad("lora_name", "The lora adapter %q has already been loaded", name)
 	case there >= 0:

@@ -53,7 +53,7 @@ func TestLoraRoutes(t *testing.T) {
 		`{"lora_name":"a","lora_path":"/etc/passwd"}`, `{"lora_name":"a","lora_path":"none"}`} {
 		load(404, body)
 	}
-	for _, body := range []string{`{"lora_path":"style"}`, `{"lora_name":"a,b","lora_path":"style"}`,
+	for _, body := range []string{`{"lora_path":"style"}`, `{"lora_name":"a\u0085","lora_path":"style"}`, `{"lora_name":"a\u200b","lora_path":"style"}`, `{"lora_name":"a,b","lora_path":"style"}`,
 		`{"lora_name":"demo","lora_path":"style"}`, `{"lora_name":"a","lora_path":"style","load_inplace":true}`} {
 		load(400, body)
 	}

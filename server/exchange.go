@@ -88,7 +88,7 @@ type exchange struct {
 	tuned      *tuned   // likewise, or nil
 	held       held     // bytes of the body
 	takesPlace bool     // takes a place after its body has arrived
-	counts     bool     // asks for a number of tokens alone
+	counts     bool     // asks for the tokens, or their number, alone
 	given      []byte   // the body of a batch's line; nil where the body comes over a connection
 	failed     bool     // a fault of the server ended the answer, whatever its status
 	after      []func() // run at the request's end

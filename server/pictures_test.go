@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +122,20 @@ func TestPictures(t *testing.T) {
 	o := c.post("/v1/chat/completions/input_tokens", `{"model":"demo","messages":[{"role":"user","content":[`+chat+`]}]}`)
 	if ids, _ := m.TokenizeChat(t.Context(), plain, karat.GenerateOptions{}); o["input_tokens"] != float64(len(ids)) {
 		t.Errorf("%v, want %d", o, len(ids))
+	}
+	_, answer, _ := c.do("POST", "/v1/chat/completions/render", `{"model":"demo","messages":[{"role":"user","content":[`+chat+`]}]}`)
+	var r rendered
+	if err := json.Unmarshal([]byte(answer), &r); err != nil || r.Features == nil || len(r.Features.Places["image"]) != 2 {
+		t.Fatal(err, answer)
+	}
+	if ids, _ := m.TokenizeChat(t.Context(), plain, karat.GenerateOptions{}); !slices.Equal(r.Tokens, ids) {
+		t.Errorf("rendered %d, want %d", r.Tokens, ids)
+	}
+	for i, p := range r.Features.Places["image"] { // between the marks
+		if h := fmt.Sprintf("%x", sha256.Sum256(files[i])); r.Features.Hashes["image"][i] != h || p.Length == 0 || r.Tokens[p.Offset-1] != 512 || r.Tokens[p.Offset+p.Length] != 513 ||
+			slices.ContainsFunc(r.Tokens[p.Offset:p.Offset+p.Length], func(id int) bool { return id != 514 }) {
+			t.Errorf("picture %d: %+v of %d", i, r.Features, r.Tokens)
+		}
 	}
 	if o := c.post("/api/show", `{"model":"demo"}`); !strings.Contains(fmt.Sprint(o["capabilities"]), "vision") {
 		t.Errorf("%v", o["capabilities"])

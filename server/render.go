@@ -6,10 +6,22 @@ import "cmp"
 type rendered struct {
 	ID       string         `json:"request_id"`
 	Tokens   []int          `json:"token_ids"`
-	Features any            `json:"features"` // of pictures: null
+	Features *features      `json:"features"` // of pictures
 	Sampling map[string]any `json:"sampling_params"`
 	Model    string         `json:"model"`
 	Stream   bool           `json:"stream"`
+}
+
+// features are the hashes and places of pictures, under "image".
+type features struct {
+	Hashes map[string][]string   `json:"mm_hashes"`
+	Places map[string][]tokenRun `json:"mm_placeholders"`
+}
+
+// tokenRun is a run of tokens.
+type tokenRun struct {
+	Offset int `json:"offset"`
+	Length int `json:"length"`
 }
 
 // renderText answers POST /v1/completions/render: the tokens of each prompt.
@@ -20,14 +32,21 @@ func renderText(x *exchange) any {
 
 // renderChat answers POST /v1/chat/completions/render.
 func renderChat(x *exchange) any {
-	x.takesPlace = true
+	x.takesPlace, x.counts = true, true
 	return x.replyLarge(renderAll(readChat(x), "chatcmpl-")[0])
 }
 
 // renderAll returns the prompts of r, with ids of a kind.
 func renderAll(r *request, id string) (all []rendered) {
 	r.check()
-	s := r.sampling
+	s, seen := r.sampling, (*features)(nil)
+	if len(r.pictures) > 0 {
+		seen = &features{map[string][]string{}, map[string][]tokenRun{}}
+	}
+	for _, p := range r.pictures {
+		seen.Hashes["image"] = append(seen.Hashes["image"], p.Hash)
+		seen.Places["image"] = append(seen.Places["image"], tokenRun{p.Offset, p.Length})
+	}
 	for _, ids := range r.prompts {
 		limit, _ := r.most(ids)
 		o := map[string]any{"n": r.n, "temperature": s.Temperature, "top_p": cmp.Or(s.TopP, 1), "top_k": s.TopK,
@@ -37,7 +56,7 @@ func renderAll(r *request, id string) (all []rendered) {
 		if r.logprobs {
 			o["logprobs"] = r.top
 		}
-		all = append(all, rendered{newID(id), ids, nil, o, r.asked.tuned.nameOf(r.model), r.reply.stream})
+		all = append(all, rendered{newID(id), ids, seen, o, r.asked.tuned.nameOf(r.model), r.reply.stream})
 	}
 	return all
 }

@@ -72,8 +72,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	var ids []int
 	err := r.asked.renderNamed(c, param, func() (err error) {
 		if r.asked.counts {
-			n, err := r.model.model.CountChat(ctx, c.messages, o)
-			ids = make([]int, n)
+			ids, r.pictures, err = r.model.model.LocateImages(ctx, c.messages, o)
 			return err
 		}
 		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)

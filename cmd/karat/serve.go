@@ -186,6 +186,12 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 	}
 	if f.events.Address != "" {
 		f.events.Pod = cmp.Or(f.events.Pod, f.pod())
+		for _, m := range all {
+			if strings.Contains(m.name, "@") {
+				return fmt.Errorf("--kv-events: the model's name %q has an @, which parts the topics of events: rename its file",
+					m.name)
+			}
+		}
 		events, err := kvevents.New(f.events)
 		if err != nil {
 			return fmt.Errorf("--kv-events: %w", err)

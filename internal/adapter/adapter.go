@@ -43,6 +43,9 @@ func Open(path string) (f *File, err error) {
 		}
 		return err
 	})
+	if err != nil && strings.HasPrefix(err.Error(), path) { // of a file within, or of the file
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

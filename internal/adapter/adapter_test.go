@@ -313,6 +313,15 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	refused("adapter_config.json")
+	if err := os.Mkdir(filepath.Join(dir, "adapter_config.json"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || strings.Count(err.Error(), dir) != 1 {
+		t.Errorf("%v, want the folder once", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "adapter_config.json")); err != nil {
+		t.Fatal(err)
+	}
 	write("adapter_config.json", config)
 	write("adapter_model.bin", nil)
 	refused("adapter_model.safetensors is missing")

@@ -76,7 +76,7 @@ type batch struct{ topic, number, payload []byte }
 // told.
 func New(o Options) (*Publisher, error) {
 	if strings.Contains(o.Pod, "@") {
-		return nil, fmt.Errorf("the name %q has an @, which parts topics", o.Pod)
+		return nil, fmt.Errorf("the replica's name %q has an @, which parts topics", o.Pod)
 	}
 	p := &Publisher{pod: o.Pod, rung: make(chan struct{}, 1), over: make(chan struct{}), now: time.Now,
 		news: make(chan struct{})}
