@@ -68,10 +68,10 @@ type Attention struct {
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
 type MoE struct {
-	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
-	Bias    *graph.Weight `gguf:"exp_probs_b.bias" hf:"moe_statics.e_score_correction_bias"`
-	Experts family.Routed `gguf:"" hf:"experts"`
-	Shared  family.Shared `gguf:"" hf:"shared_experts"`
+	Router  *graph.Weight  `gguf:"ffn_gate_inp" hf:"gate"`
+	Bias    *graph.Weight  `gguf:"exp_probs_b.bias" hf:"moe_statics.e_score_correction_bias"`
+	Experts family.Routed  `gguf:"" hf:"experts"`
+	Shared  *family.Shared `gguf:"" hf:"shared_experts"`
 }
 
 // New makes a model with unbound weights.
@@ -83,6 +83,9 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].MLP = new(family.MLP)
 		} else {
 			m.Layers[i].MoE = new(MoE)
+			if c.NumShared > 0 {
+				m.Layers[i].MoE.Shared = new(family.Shared)
+			}
 		}
 	}
 	return m, err
@@ -124,7 +127,7 @@ func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
 	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: true}, nil, e.Bias)
 	y := e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
-	if m.NumShared > 0 {
+	if e.Shared != nil {
 		y = g.Add(y, e.Shared.Forward(g, "mlp.shared_experts", x, m.Act, m.NumShared*m.ExpertSize, m.HiddenSize))
 	}
 	return g.Name(y, "ffn_out", "mlp.out")

@@ -41,6 +41,11 @@ var Family = family.Family{
 // normal says the heads of keys and the norms in one way. Before the newer architecture a model has one head of keys or
 // one for each query, and one norm.
 func normal(s family.Settings, f *family.File) {
+	for _, key := range []string{"new_decoder_architecture", "multi_query"} {
+		if _, ok := s[key].(bool); s[key] != nil && !ok {
+			f.Report(key, "is %s, expected true or false", family.Show(s[key]))
+		}
+	}
 	newer, _ := s.Take("new_decoder_architecture").(bool)
 	if newer {
 		s.Fill("num_key_value_heads", s["num_attention_heads"])

@@ -32,7 +32,7 @@ var Family = family.Family{
 
 // activation reads gelu as the tanh GELU.
 func activation(s family.Settings, _ *family.File) {
-	if s["hidden_act"] == "gelu" {
-		s["hidden_act"] = "gelu_pytorch_tanh"
+	if s["hidden_activation"] == "gelu" {
+		s["hidden_activation"] = "gelu_pytorch_tanh"
 	}
 }

@@ -24,7 +24,7 @@ var Family = family.Family{
 	Limits: []family.Limit{
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
-		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6, Rule: family.OrZero},
+		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6},
 	},
 	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},

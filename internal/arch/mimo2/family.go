@@ -29,6 +29,7 @@ var Family = family.Family{
 	Coarse: func(family.Settings) float64 { return 1.03e-3 }, // rows that change their experts
 	Idle: []string{"topk_method", "norm_topk_prob", "routed_scaling_factor", "n_shared_experts",
 		"attention_chunk_size", "scoring_func"},
+	Layers:     family.Layers{Older: kinds},
 	FromConfig: published,
 	ToConfig:   spell,
 	FromGGUF: func(s family.Settings, f *family.File) {

@@ -14,9 +14,7 @@ var sinks = map[any]string{family.SlidingAttention: "add_swa_attention_sink_bias
 
 // published reads the publisher's settings of layers, which transformers' say otherwise.
 func published(s family.Settings, f *family.File) {
-	if list := s.Take("hybrid_layer_pattern"); list != nil {
-		s["layer_types"] = named(list, family.FullAttention, family.SlidingAttention)
-	}
+	delete(s, hybrid)
 	if list := s.Take("moe_layer_freq"); list != nil {
 		s.Fill("mlp_layer_types", named(list, "dense", "sparse"))
 		f.Follows(s, "mlp_layer_types", named(list, "dense", "sparse"))
@@ -38,6 +36,18 @@ func published(s family.Settings, f *family.File) {
 	s.Fill("per_layer_config", per)
 }
 
+// hybrid is the publisher's setting of layers' kinds.
+const hybrid = "hybrid_layer_pattern"
+
+// kinds reads hybrid.
+func kinds(s family.Settings, f *family.File) ([]any, string) {
+	list, ok := named(s[hybrid], family.FullAttention, family.SlidingAttention).([]any)
+	if s[hybrid] != nil && !ok {
+		f.Report(hybrid, "is %s, expected 0 or 1 for each layer", family.Show(s[hybrid]))
+	}
+	return list, hybrid
+}
+
 // named has a name for each 0 and 1 of a list; others stay, and are refused later.
 func named(v any, zero, one string) any {
 	list, _ := v.([]any)
@@ -56,17 +66,17 @@ func named(v any, zero, one string) any {
 // spell is the inverse of published.
 func spell(s family.Settings) {
 	per, _ := family.Object(s.Take("per_layer_config"))
-	hybrid, freq, dense, own := []any{}, []any{}, s.Int("first_k_dense_replace"), s["num_key_value_heads"]
+	slides, freq, dense, own := []any{}, []any{}, s.Int("first_k_dense_replace"), s["num_key_value_heads"]
 	delete(s, "first_k_dense_replace")
 	for i, kind := range s.List("layer_types") {
 		layer, _ := family.Object(per[strconv.Itoa(i)])
 		own = cmp.Or(layer["num_key_value_heads"], own)
-		hybrid = append(hybrid, map[bool]any{true: 1., false: 0.}[kind == family.SlidingAttention])
+		slides = append(slides, map[bool]any{true: 1., false: 0.}[kind == family.SlidingAttention])
 		freq = append(freq, map[bool]any{true: 1., false: 0.}[i >= dense])
 	}
 	for _, key := range []string{"num_attention_heads", "head_dim", "v_head_dim"} {
 		s["swa_"+key] = s[key]
 	}
 	s.Say(map[string]any{"topk_method": "noaux_tc", "norm_topk_prob": true, "swa_num_key_value_heads": own,
-		"hybrid_layer_pattern": hybrid, "moe_layer_freq": freq})
+		hybrid: slides, "moe_layer_freq": freq})
 }

@@ -23,7 +23,12 @@ var Family = family.Family{
 		"shared_moe_mode", "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"},
 	FromConfig: func(s family.Settings, f *family.File) {
 		s.Fill("moe_intermediate_size", s["intermediate_size"])
-		if turning, ok := s.Take("rotary_dim").(float64); ok && s.Number("head_dim") > 0 {
+		given := s.Take("rotary_dim")
+		turning, ok := given.(float64)
+		if given != nil && (!ok || turning != float64(int(turning))) {
+			f.Report("rotary_dim", "is %s, expected a whole number", family.Show(given))
+		}
+		if ok && s.Number("head_dim") > 0 {
 			f.Follows(s, "partial_rotary_factor", turning/s.Number("head_dim"))
 			s["partial_rotary_factor"] = turning / s.Number("head_dim")
 		}

@@ -53,7 +53,8 @@ func fill(s family.Settings, _ *family.File) {
 	}
 	s.Say(map[string]any{"linear_value_head_dim": 2 * s.Number("linear_key_head_dim")})
 	s["position_embedding_type"] = "rope"
-	if p, _ := family.Object(s["rope_parameters"]); s["rope_theta"] == nil && p["rope_theta"] == nil {
+	if p, ok := family.Object(s["rope_parameters"]); s["rope_theta"] == nil && p["rope_theta"] == nil &&
+		(ok || s["rope_parameters"] == nil) {
 		s["position_embedding_type"] = "nope"
 		delete(s, "rope_parameters")
 	}

@@ -81,7 +81,13 @@ func (r *reader) readScaling(f family.Settings) {
 			f["partial_rotary_factor"] = n / r.fullDim
 		}
 	}
-	switch typ := r.str("rope.scaling.type"); {
+	typ, kinds := r.str("rope.scaling.type"), "none and linear"
+	if r.Family.Rope.Yarn {
+		kinds = "none, linear and yarn"
+	}
+	switch {
+	case typ == "" && r.value("rope.scaling.type") == "":
+		r.errorf("rope.scaling.type", "is \"\", supported are %s", kinds)
 	case typ == "yarn" && r.Family.Rope.Yarn:
 		f["rope_type"] = typ
 		for _, k := range yarnKeys {
@@ -116,7 +122,7 @@ func (r *reader) readScaling(f family.Settings) {
 		}
 	case typ == "longrope" && r.Family.Rope.Long: // the tensors say so
 	default:
-		r.errorf("rope.scaling.type", "is %s, supported are none and linear", family.Show(typ))
+		r.errorf("rope.scaling.type", "is %s, supported are %s", family.Show(typ), kinds)
 	}
 }
 

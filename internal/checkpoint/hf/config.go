@@ -11,6 +11,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/karat-run/karat/internal/checkpoint/settings"
 	"github.com/karat-run/karat/internal/family"
@@ -50,6 +51,9 @@ func Read(c *settings.Model, config []byte) error {
 		delete(r.Values, "use_bidirectional_attention")
 	}
 	r.fixed()
+	if len(r.errs) > 0 { // perhaps they follow from a number that is none
+		r.errs = append(r.Malformed(), r.errs...)
+	}
 	return errors.Join(r.errs...)
 }
 
@@ -111,6 +115,9 @@ func (r *reader) heads() {
 	s, assumed, act := r.Values, r.Kind.Defaults, "hidden_act"
 	if _, ok := r.Family.Fixed["hidden_activation"]; ok {
 		act = "hidden_activation"
+		if s[act] == nil {
+			r.Spelling[act] = "hidden_act"
+		}
 		s.Fill(act, s.Take("hidden_act"))
 	}
 	for _, k := range slices.Sorted(maps.Keys(assumed)) {
@@ -127,12 +134,13 @@ func (r *reader) heads() {
 	}
 }
 
-// fixed refuses settings that differ from the value of all models of the family, since nothing computes others. Every
-// activation is computed; GGUF alone has no key for activations.
+// fixed refuses settings that differ from the value of all models of the family, since nothing computes others. Models
+// that read an activation compute any; GGUF alone has no key for activations.
 func (r *reader) fixed() {
+	reads := settings.Tags(r.Family.Model.Config())
 	for _, key := range slices.Sorted(maps.Keys(r.Family.Fixed)) {
-		if v, want := r.Values[key], r.Family.Fixed[key]; !r.AsFixed(key) && key != "hidden_act" &&
-			key != "hidden_activation" {
+		if v, want := r.Values[key], r.Family.Fixed[key]; !r.AsFixed(key) &&
+			!(reads[key] && strings.HasPrefix(key, "hidden_act")) {
 			r.errorf(r.Key(key), "is %s: models of architecture %s have %s, and no other is supported", family.Show(v),
 				r.Arch, family.Show(want))
 		}

@@ -37,14 +37,17 @@ func (r *reader) layers() {
 		}
 		settings.FillLayers(s, func(i int) bool { return s["sliding_window"] != nil && float64(i) >= first })
 	case family.Periodic, family.PeriodicFirst:
+		if r.Family.Layers.Older != nil {
+			r.named()
+		}
 		r.pattern()
 	case family.Listed:
 		r.listed()
 	}
 }
 
-// listed makes the names of kinds of layers canonical. Unknown names stay, and are refused later.
-func (r *reader) listed() {
+// named makes the names of kinds of layers canonical. Unknown names stay, and are refused later.
+func (r *reader) named() {
 	types := r.Values.List("layer_types")
 	var own []any // by an older setting
 	var key string
@@ -63,6 +66,11 @@ func (r *reader) listed() {
 	if own != nil && types != nil && !reflect.DeepEqual(own, types) {
 		r.errorf(key, "is %s, but %s is %s", family.Show(r.Values[key]), r.Key("layer_types"), family.Show(types))
 	}
+}
+
+// listed reads the kinds of layers, with the library's assumption.
+func (r *reader) listed() {
+	r.named()
 	every := r.Kind.Period
 	if n := r.Values.Int("full_attention_interval"); every > 0 && n > 0 {
 		every = n

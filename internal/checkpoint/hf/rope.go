@@ -128,8 +128,11 @@ func (r *reader) ropeKind(kind, from string, params map[string]any) family.Setti
 		if k == "mrope_section" || k == "mrope_interleaved" {
 			continue
 		}
-		if v == "mrope" {
+		switch {
+		case v == "mrope":
 			v = "default"
+		case v == "" && (k == "rope_type" || k == "type"):
+			r.errorf(from+k, "is \"\", expected default or the name of a scaling")
 		}
 		p.Fill(k, v)
 		r.Spelling["rope_parameters."+kind+"."+k] = from + k

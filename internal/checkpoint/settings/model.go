@@ -103,6 +103,10 @@ func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 		}
 		return nil
 	}
+	if list, _ := src.([]any); dst.Kind() == reflect.Slice && dst.Type().Elem().Kind() != reflect.Pointer &&
+		slices.Contains(list, nil) { // JSON's decoder makes zeros of nulls
+		return fmt.Errorf("configuration key %s is %s, expected no null", c.Key(path), family.Show(src))
+	}
 	b, err := json.Marshal(src)
 	if err == nil {
 		err = json.Unmarshal(b, dst.Addr().Interface())

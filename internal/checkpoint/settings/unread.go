@@ -24,7 +24,7 @@ func (c *Model) Config(dst any) ([]string, error) {
 // Unread lists the settings with an effect that neither the files' reader nor this model's Config reads.
 func (c *Model) Unread(dst any) []Entry {
 	list := slices.Clone(c.Left)
-	known := tags(reflect.TypeOf(dst).Elem())
+	known := Tags(dst)
 	for _, k := range slices.Sorted(maps.Keys(c.Values)) {
 		if v := c.Values[k]; !known[k] && k != "rope_parameters" && !Neutral(v) {
 			list = append(list, Entry{c.Key(k), family.Show(v)})
@@ -36,7 +36,7 @@ func (c *Model) Unread(dst any) []Entry {
 // unreadKeys lists the keys of c.Values that are likely to matter and match no json tag of dst.
 func (c *Model) unreadKeys(dst any) []string {
 	var notes []string
-	known := tags(reflect.TypeOf(dst).Elem())
+	known := Tags(dst)
 	for _, k := range slices.Sorted(maps.Keys(c.Values)) {
 		if v := c.Values[k]; !known[k] && k != "rope_parameters" && Matters(k, v) && !c.Idle(k) {
 			notes = append(notes, fmt.Sprintf("configuration key %s = %s is not read by architecture %s", c.Key(k),
@@ -55,6 +55,9 @@ func (c *Model) unreadKeys(dst any) []string {
 	}
 	return notes
 }
+
+// Tags returns the set of the json names of the fields of the struct at dst.
+func Tags(dst any) map[string]bool { return tags(reflect.TypeOf(dst).Elem()) }
 
 // tags returns the set of the json names of t's fields.
 func tags(t reflect.Type) map[string]bool {

@@ -96,6 +96,16 @@ func int64Or(v float64) any {
 	return v
 }
 
+// Malformed describes the sizes that are given and wrong, for a configuration that is refused without Validate.
+func (c *Model) Malformed() (errs []error) {
+	for _, l := range slices.Concat(limits, latentLimits) {
+		if what := Violates(l, c.Values[l.Key]); what != "" && c.Values[l.Key] != nil {
+			errs = append(errs, c.Bad(l.Key, "%s", what))
+		}
+	}
+	return errs
+}
+
 // Validate checks the configuration of files with so many tensors, before anything is allocated: each number, then
 // relations between numbers.
 func (c *Model) Validate(tensors int) error {
