@@ -60,7 +60,7 @@ var (
 	// isSum matches the values added by a layer, and the sum handed on.
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
-	// isLess matches what is left out of the records of families3, to keep these small.
+	// isLess matches what is left out of families' records, to keep these small.
 	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$|linear_attn\.(o_)?norm\.out$`)
 	isBeside = regexp.MustCompile(`mlp\.(act\.|dense_4h_to_h\.)?out$|query_key_value|rotary_emb`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
@@ -99,7 +99,7 @@ func trim(from, to string) error {
 	}
 	for _, name := range []string{"tiny-gemma4.bf16", "tiny-gemma4-moe.bf16"} {
 		path := filepath.Join("llamacpp", name+".safetensors")
-		if err := tensors(filepath.Join(from, path), filepath.Join(to, path), positions(name), none); err != nil {
+		if _, err := tensors(filepath.Join(from, path), filepath.Join(to, path), positions(name), none); err != nil {
 			return err
 		}
 	}
@@ -141,26 +141,37 @@ func records(from, to string) error {
 	}
 	demo := filepath.Join(to, "records", "demo")
 	file := filepath.Join(to, "llamacpp", demoFile)
-	if err := tensors(file, file, 1, none); err != nil {
+	if _, err := tensors(file, file, 1, none); err != nil {
 		return err
 	}
-	return record(demo, demo, none)
+	_, err := record(demo, demo, none)
+	return err
 }
 
 // demoFile holds llama.cpp's logits of the demo, whose weights it has dequantized.
 const demoFile = "demo.Q4_K_M.dequantized.safetensors"
 
-// shorten trims a record to its model's ends, and to the dense layers.
+// least is how many taps the lab's tests want of a family's record.
+const least = 15
+
+// shorten trims a record to its model's ends, and to the dense layers. A family's loses the last layer's parts,
+// unless fewer taps than least stay.
 func shorten(model, from, to string) error {
-	taps, err := ends(model)
+	taps, err := ends(model, true)
 	if err != nil {
 		return err
 	}
 	layers := dense[filepath.Base(model)]
-	return record(from, to, func(tap string) bool {
+	n, err := record(from, to, func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
 		return taps(tap) || layers != "" && (m == nil || strings.Contains(layers, m[1]))
 	})
+	if family := filepath.Base(filepath.Dir(model)) == "families"; err == nil && family && n < least {
+		if taps, err = ends(model, false); err == nil {
+			_, err = record(from, to, taps)
+		}
+	}
+	return err
 }
 
 // compress replaces a file by a smaller one, which golden.Unpack reads: the even bytes and
@@ -224,7 +235,8 @@ func encoder(from, to, name string) error {
 	if err := folder(from, to); err != nil {
 		return err
 	}
-	return record(from, to, none)
+	_, err := record(from, to, none)
+	return err
 }
 
 // folder copies a model's folder without its record, and tokenizer.json without white space.
@@ -250,8 +262,8 @@ func folder(from, to string) error {
 }
 
 // ends chooses the taps of the last layer of the model in a folder, and of the others what
-// each adds and hands on.
-func ends(folder string) (func(tap string) bool, error) {
+// each adds and hands on. With less it leaves out some of a family's last layer.
+func ends(folder string, less bool) (func(tap string) bool, error) {
 	b, err := os.ReadFile(filepath.Join(folder, "config.json"))
 	if err != nil {
 		return nil, err
@@ -262,12 +274,15 @@ func ends(folder string) (func(tap string) bool, error) {
 		Scans  int  `json:"linear_num_value_heads"`
 		Beside bool `json:"parallel_attn"`
 		AltUp  int  `json:"altup_num_inputs"`
+
+		Folded []float64 `json:"ssm_multipliers"` // GGUF's files have these in the weights, and some sums not
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
 		return nil, err
 	}
 	last := strconv.Itoa(max(c.Layers, c.Own) - 1)
-	few := filepath.Base(filepath.Dir(folder)) == "families3"
+	kind := filepath.Base(filepath.Dir(folder))
+	few := kind == "families3"
 	return func(tap string) bool {
 		m := inLayer.FindStringSubmatch(tap)
 		aside := m != nil && (m[2] == "out" || m[1] != "0" && !isSum.MatchString(m[2]))
@@ -277,8 +292,13 @@ func ends(folder string) (func(tap string) bool, error) {
 		if c.Beside { // attention's output is added in place to the MLP's
 			return !isBeside.MatchString(tap)
 		}
-		if few && m != nil && !isSum.MatchString(m[2]) { // of the first layer of each kind alone
-			return !isAside.MatchString(tap) && !isLess.MatchString(tap)
+		if m != nil && !isSum.MatchString(m[2]) {
+			if isLess.MatchString(tap) && (few || less && kind == "families" && c.Folded == nil) {
+				return false
+			}
+			if few { // of the first layer of each kind alone
+				return !isAside.MatchString(tap)
+			}
 		}
 		if m != nil && m[2] == "mlp.out" && c.Scans > 0 { // of mixers there is more to see
 			return false
@@ -290,14 +310,15 @@ func ends(folder string) (func(tap string) bool, error) {
 // none chooses no taps.
 func none(string) bool { return false }
 
-// record trims both files of one model's record, of whose taps it keeps those of taps.
-func record(from, to string, taps func(name string) bool) error {
+// record trims both files of one model's record, of whose taps it keeps those of taps, and returns their number.
+func record(from, to string, taps func(name string) bool) (left int, err error) {
 	name := filepath.Base(from)
 	const file = "golden.safetensors"
-	if err := tensors(filepath.Join(from, file), filepath.Join(to, file), positions(name), taps); err != nil {
-		return err
+	left, err = tensors(filepath.Join(from, file), filepath.Join(to, file), positions(name), taps)
+	if err != nil {
+		return 0, err
 	}
-	return edit(filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json"), func(b []byte) ([]byte, error) {
+	return left, edit(filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json"), func(b []byte) ([]byte, error) {
 		if at, ok := tied[name]; ok {
 			var prompts []json.RawMessage
 			if err := json.Unmarshal(b, &prompts); err != nil {
@@ -340,9 +361,9 @@ type tensor struct {
 
 // tensors copies a safetensors file without hidden states, with the last
 // positions of the logits and with the taps that taps keeps. Of a module whose output is its
-// last part's, such as attention, one is left: the one with the shorter name.
-func tensors(from, to string, positions int, taps func(name string) bool) error {
-	return edit(from, to, func(b []byte) ([]byte, error) {
+// last part's, such as attention, one is left: the one with the shorter name. It returns how many taps are left.
+func tensors(from, to string, positions int, taps func(name string) bool) (left int, err error) {
+	err = edit(from, to, func(b []byte) ([]byte, error) {
 		size := 8 + int(binary.LittleEndian.Uint64(b))
 		var all map[string]tensor
 		if err := json.Unmarshal(b[8:size], &all); err != nil {
@@ -366,9 +387,15 @@ func tensors(from, to string, positions int, taps func(name string) bool) error 
 			seen[value] = true
 			return again
 		})
+		for _, name := range names {
+			if isTap.MatchString(name) {
+				left++
+			}
+		}
 		slices.Sort(names)
 		return pack(names, all, b[size:], positions)
 	})
+	return left, err
 }
 
 // pack writes the named tensors one after the other, as safetensors, the logits
