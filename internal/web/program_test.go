@@ -4,6 +4,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -265,8 +266,41 @@ func withoutGPU(t *testing.T, p *tab, url string) {
 	if !strings.HasSuffix(said, "stopped") {
 		t.Errorf("a stopped answer says %q", said)
 	}
+	useReceipt(t, p)
 	said = do[string](p, `$('#tab-proof').click(); $('#proof-run').click(); await until('the verdict', () => $('#verdict') || $('#notes [role=alert]'), 300); return text('#proof-result')`)
 	if !strings.HasPrefix(said, "Right.") {
 		t.Errorf("the proof says %q", said)
+	}
+}
+
+// useReceipt: an answer by a schema parses, and a receipt is verified by the page that saved it, and refused with another
+// token.
+func useReceipt(t *testing.T, p *tab) {
+	t.Helper()
+	said := do[string](p, does+`$('#mode').value = 'chat'; $('#mode').dispatchEvent(new Event('change')); $('#forget').click(); exact(); $('#max-tokens').value = 40; $('#receipts').click();
+		$('#schema').value = '{"type": "object", "properties": {"color": {"enum": ["blue", "red"]}}, "required": ["color"], "additionalProperties": false}';
+		let saved; const make = URL.createObjectURL; URL.createObjectURL = b => { saved = b; return make(b) };
+		const of = async n => { ask('What is the color of the sky?'); const said = await answered(n); saved = null; does('assistant', 'Download receipt'); await until('the file', () => saved); return [said, await saved.text()] };
+		const [json, formed] = await of(1); $('#schema').value = ''; const [, free] = await of(2); $('#receipts').click(); return JSON.parse(json).color + '|' + JSON.parse(formed).form.kind + '|' + free`)
+	receipt, good := strings.CutPrefix(said, "blue|other|")
+	var r map[string]any
+	if err := json.Unmarshal([]byte(receipt), &r); err != nil || !good {
+		t.Fatalf("an answer by a schema and one without, with receipts: %s: %v", said, err)
+	}
+	const verdict = `await until('the verdict', () => $('#receipt-verdict') || $('#notes [role=alert]'), 60); const said = text('#receipt-verdict') + text('#notes') + ';' + [...document.querySelectorAll('#receipt-result td:nth-child(2)')].map(e => e.textContent).join();
+		$('#receipt-result').replaceChildren(); return said`
+	p.upload("#receipt-file", written(t, "receipt.json", receipt))
+	if said := do[string](p, verdict); !strings.HasPrefix(said, "Verified:") || !strings.HasSuffix(said, ";not signed"+strings.Repeat(",equal", 8)) {
+		t.Errorf("the receipt is verified so: %q", said)
+	}
+	answer := r["answer"].([]any)
+	answer[1] = answer[1].(float64) + 1
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.upload("#receipt-file", written(t, "receipt.json", string(b)))
+	if said := do[string](p, verdict); !strings.HasPrefix(said, "Not verified") || strings.Count(said, "differs") != 1 {
+		t.Errorf("with another token the receipt is verified so: %q", said)
 	}
 }

@@ -46,7 +46,14 @@ const said = async (promise) => {
 		const tools = [{type: 'function', function: {name: 'paint', parameters: schema}}];
 		await m.generate(chat, {...greedy, maxTokens: 80, tools, toolChoice: 'required'}, (t) => { if (t.call) parts.push(t.call); });
 		out.calls = parts;
-		out.receipt = JSON.parse((await m.generate(chat, {...greedy, receipt: true})).receipt).answer.length;
+		const {receipt, text} = await m.generate(chat, {...greedy, receipt: true}), made = JSON.parse(receipt);
+		out.receipt = made.answer.length, out.same = text === out.chat.text;
+		const judged = [];
+		out.verified = await m.verify(receipt, {onProgress: (done, total) => judged.push(done + '/' + total)});
+		out.judged = judged;
+		made.answer[1]++; // another token, which no logits choose
+		out.altered = await m.verify(JSON.stringify(made));
+		out.noReceipt = await said(m.verify(receipt.slice(0, -9)));
 		const held = new AbortController(); // a few tokens are made before the program looks up
 		out.busy = (await Promise.allSettled([
 			m.generate('func main() {', {maxTokens: 200, signal: held.signal, sampling: {temperature: 0}}),

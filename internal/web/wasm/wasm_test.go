@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,9 +75,15 @@ type outcome struct {
 		Inside bool
 		Taps   []lab.TapComparison
 	}
-	Seen   []string
-	Other  bool
-	SHA256 string
+	Seen, Judged      []string
+	Other, Same       bool
+	Verified, Altered struct {
+		Verified bool
+		Tokens   int
+		Findings []struct{ Kind string }
+	}
+	NoReceipt problem
+	SHA256    string
 }
 
 // built is the program, built of this source, and what Go's release runs it with.
@@ -183,9 +190,16 @@ func (o *outcome) text(t *testing.T, backend string) {
 	if len(o.Calls) != 1 || o.Calls[0].Name != "paint" || o.Calls[0].ID == "" || strings.Join(strings.Fields(o.Calls[0].Arguments), "") != `{"color":"red"}` {
 		t.Errorf("with a tool: %+v", o.Calls)
 	}
-	if o.Receipt != o.Chat.Tokens {
-		t.Errorf("the receipt is of %d tokens, the answer has %d", o.Receipt, o.Chat.Tokens)
+	if o.Receipt != o.Chat.Tokens || !o.Same {
+		t.Errorf("the receipt is of %d tokens, the answer has %d; it is the answer without a receipt: %v", o.Receipt, o.Chat.Tokens, o.Same)
 	}
+	if v := o.Verified; !v.Verified || len(v.Findings) > 0 || v.Tokens != o.Receipt || len(o.Judged) == 0 || !strings.HasSuffix(o.Judged[len(o.Judged)-1], "/"+strconv.Itoa(o.Receipt)) {
+		t.Errorf("the receipt is verified so: %+v, in steps %q", v, o.Judged)
+	}
+	if v := o.Altered; v.Verified || len(v.Findings) != 1 || v.Findings[0].Kind != map[string]string{"cpu": "choice", "webgpu": "engine"}[backend] {
+		t.Errorf("with another token the receipt is verified so: %+v", v)
+	}
+	o.NoReceipt.want(t, "half a receipt", "other", "no receipt: ")
 	if o.First.Prompt != o.Plain {
 		t.Errorf("a text of %d tokens is a prompt of %d", o.Plain, o.First.Prompt)
 	}
