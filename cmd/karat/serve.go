@@ -188,8 +188,8 @@ func (f *serveFlags) serve(x *call, all []modelSpec, keys []server.Key) error {
 		f.events.Pod = cmp.Or(f.events.Pod, f.pod())
 		for _, m := range all {
 			if strings.Contains(m.name, "@") {
-				return fmt.Errorf("--kv-events: the model's name %q has an @, which parts the topics of events: rename its file",
-					m.name)
+				return fmt.Errorf("--kv-events: the model's name %q has an @, which parts the topics of events: "+
+					"rename its file", m.name)
 			}
 		}
 		events, err := kvevents.New(f.events)
