@@ -92,7 +92,7 @@ func TestLarkArguments(t *testing.T) {
 					continue
 				}
 				ended++
-				tools := syntax.Tools{"sum": {"input": true}}
+				tools := syntax.Tools{"sum": {"input": {"string"}}}
 				samePieces(t, &turn.Syntax, tools, string(text))
 				p := turn.Syntax.NewParser(tools, false)
 				var calls []syntax.Call

@@ -74,7 +74,7 @@ func TestForcedCalls(t *testing.T) {
 				continue
 			}
 			ended++
-			tools := syntax.Tools{"weather": {"city": true, "unit": true}, "now": {}}
+			tools := syntax.Tools{"weather": {"city": {"string"}, "unit": {"string"}}, "now": {}}
 			samePieces(t, &turn.Syntax, tools, string(text))
 			p := turn.Syntax.NewParser(tools, false)
 			calls := 0
@@ -157,7 +157,7 @@ func TestTurn(t *testing.T) {
 		{Turn{Form: Form{Schema: number}}, []string{"12"}, []string{"x", "<think>a</think>12"}},
 		{Turn{Syntax: syntax.Of("<think>"), Form: Form{Schema: number}}, []string{"12", "<think>\nHm.\n</think>\n\n12", "\xff<think>\xffa\xff</think>\xff1"}, []string{"<think>12", "</think>12", "<think></think>a"}},
 		{Turn{Syntax: syntax.Of("<think>"), Form: Form{Schema: number}, Opened: true}, []string{"Hm.</think>12", "\n</think>\n3"}, []string{"12", "<think>", "a</think>b"}},
-		{Turn{Syntax: syntax.Of("<|START_ACTION|>"), Form: Form{Schema: number}}, []string{"12", "<|START_RESPONSE|>12<|END_RESPONSE|>"}, []string{"<|START_RESPONSE|>x"}},
+		{Turn{Syntax: syntax.Of("<|START_ACTION|> <|START_RESPONSE|>"), Form: Form{Schema: number}}, []string{"12", "<|START_RESPONSE|>12<|END_RESPONSE|>"}, []string{"<|START_RESPONSE|>x"}},
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools}, []string{"Hello", "", call, "Now.\n" + call + "\n" + call}, []string{"a <tool_call>", call + "b", "<tool_call>{}</tool_call>"}},
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Required: true, Single: true}, []string{call}, []string{"Hello", call + "\n" + call}},
 		{Turn{Syntax: syntax.Of("<tool_call>"), Tools: tools, Form: Form{Schema: number}}, []string{"5", call}, []string{"Hello", "5" + call}},

@@ -27,7 +27,7 @@ func (s *Syntax) written(x string) (begin, call string) {
 
 // readAll reads an answer in pieces of a size.
 func readAll(s Syntax, answer string, size int, opened, cut bool) (text, reasoning, called string) {
-	p := s.NewParser(Tools{"f": {"x": true}, "function": {"a": true}}, opened)
+	p := s.NewParser(Tools{"f": {"x": {"string"}}, "function": {"a": {"string"}}}, opened)
 	var all []Event
 	for rest := answer; rest != ""; {
 		n := min(size, len(rest))

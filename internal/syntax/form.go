@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -22,26 +23,72 @@ var errForm = errors.New("no call")
 // maxDepth bounds values within values.
 const maxDepth = 64
 
-// Tools holds the available tools: by name, the parameters that are strings.
-type Tools map[string]map[string]bool
+// Tools holds the available tools: by name, the types of their parameters.
+type Tools map[string]map[string]Types
+
+// Types are the JSON types that a parameter may have; nil is all.
+type Types []string
 
 // Add adds a tool with the JSON schema of its arguments.
 func (t *Tools) Add(name string, parameters []byte) {
-	var schema struct {
-		Properties map[string]struct {
-			Type any `json:"type"`
-		} `json:"properties"`
-	}
-	of := map[string]bool{}
+	var schema struct{ Properties map[string]schema }
+	of := map[string]Types{}
 	if json.Unmarshal(parameters, &schema) == nil {
 		for name, p := range schema.Properties {
-			of[name] = p.Type == "string"
+			of[name] = p.types()
 		}
 	}
 	if *t == nil {
 		*t = Tools{}
 	}
 	(*t)[name] = of
+}
+
+// schema is what a JSON schema says of the type of a value.
+type schema struct {
+	Type         any
+	Enum         []any
+	Const        any
+	AnyOf, OneOf []schema
+}
+
+// types returns the types that the schema allows.
+func (s *schema) types() (all Types) {
+	switch t := s.Type.(type) {
+	case string:
+		return Types{t}
+	case []any:
+		for _, name := range t {
+			all = append(all, fmt.Sprint(name))
+		}
+		return all
+	}
+	values := s.Enum
+	if s.Const != nil {
+		values = append(values, s.Const)
+	}
+	for _, v := range values {
+		b, _ := json.Marshal(v) // a value from JSON has JSON
+		all = append(all, typesOf[b[0]]...)
+	}
+	for _, sub := range append(s.AnyOf, s.OneOf...) {
+		of := sub.types()
+		if of == nil {
+			return nil
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
+// typesOf are the types of a JSON value with a first character. Digits are as minus.
+var typesOf = map[byte]Types{'"': {"string"}, '{': {"object"}, '[': {"array"}, 't': {"boolean"}, 'f': {"boolean"},
+	'n': {"null"}, '-': {"number", "integer"}}
+
+func init() {
+	for c := byte('0'); c <= '9'; c++ {
+		typesOf[c] = typesOf['-']
+	}
 }
 
 // parseObjects reads the calls in a JSON object, or in a list of objects.
@@ -126,26 +173,38 @@ func object(raw []byte) (string, error) {
 
 // parameters makes an object of names and values written by a model.
 type parameters struct {
-	strings map[string]bool
-	b       bytes.Buffer
-	seen    map[string]bool
+	types map[string]Types
+	b     bytes.Buffer
+	seen  map[string]bool
 }
 
 // add adds a value, in JSON or as text.
 func (p *parameters) add(name, value string, text bool) error {
-	raw, err := literal(value, text || p.strings[name])
-	if err != nil {
-		return err
+	types := p.types[name]
+	if text {
+		types = Types{"string"}
 	}
-	return p.set(name, raw)
+	return p.set(name, literal(value, types))
 }
 
-// literal returns a value as JSON, whether a model wrote JSON or a text.
-func literal(value string, text bool) ([]byte, error) {
-	if raw := strings.TrimSpace(value); !text && json.Valid([]byte(raw)) {
-		return []byte(raw), nil
+// literal returns a value as JSON, whether a model wrote JSON, Python or a text. Where a text may be, every value that
+// is of no other possible type is a text.
+func literal(value string, types Types) []byte {
+	raw := []byte(strings.TrimSpace(value))
+	if !json.Valid(raw) && types != nil {
+		p := python{s: string(raw), r: &reader{}}
+		if raw = nil; p.value() && p.s == "" {
+			raw = p.b.Bytes()
+		}
 	}
-	return json.Marshal(value)
+	if json.Valid(raw) {
+		is := func(name string) bool { return name != "string" && slices.Contains(typesOf[raw[0]], name) }
+		if !slices.Contains(types, "string") || slices.ContainsFunc(types, is) {
+			return raw
+		}
+	}
+	raw, _ = json.Marshal(value) // a string has JSON
+	return raw
 }
 
 func (p *parameters) set(name string, raw []byte) error {
@@ -218,14 +277,14 @@ func quoteNames(b *strings.Builder, text string) {
 	for text != "" {
 		at := strings.IndexAny(text, "{,[]}:")
 		if at < 0 {
-			b.WriteString(text)
+			b.WriteString(cmp.Or(pythonWords[text], text))
 			return
 		}
 		if word := strings.TrimSpace(text[:at]); text[at] == ':' && word != "" {
 			name, _ := json.Marshal(word) // a string has JSON
 			b.Write(name)
 		} else {
-			b.WriteString(word)
+			b.WriteString(cmp.Or(pythonWords[word], word))
 		}
 		b.WriteByte(text[at])
 		text = text[at+1:]

@@ -106,18 +106,17 @@ func (p *python) value() bool {
 	case '{':
 		return p.dict()
 	}
-	switch word := p.word(); word {
-	case "True", "true":
-		p.b.WriteString("true")
-	case "False", "false":
-		p.b.WriteString("false")
-	case "None", "null":
-		p.b.WriteString("null")
-	default:
-		return p.number(word)
+	word := p.word()
+	if json := pythonWords[word]; json != "" {
+		p.b.WriteString(json)
+		return true
 	}
-	return true
+	return p.number(word)
 }
+
+// pythonWords are words that are values, with their JSON.
+var pythonWords = map[string]string{"True": "true", "true": "true", "False": "false", "false": "false",
+	"None": "null", "null": "null"}
 
 func (p *python) number(word string) bool {
 	if word == "" || !strings.ContainsRune("+-.0123456789", rune(word[0])) {

@@ -55,14 +55,17 @@ func Of(template string) (s Syntax) {
 			break
 		}
 	}
-	if s.Open != "" {
-		return s
-	}
 	for _, t := range known().Reasoning {
-		if has(t.If) {
+		if s.Open == "" && has(t.If) {
 			s.Open, s.Close = t.Open, t.Close
-			s.Frame = append(slices.Clone(s.Frame), t.Frame...)
-			break
+			s.Frame = slices.Concat(s.Frame, t.Frame)
+		}
+	}
+	for _, a := range known().Answers {
+		if slices.Contains(s.Frame, a.Begin) {
+			s.Answer = a
+		} else if has(a.Begin) {
+			s.Answer, s.Frame = a, slices.Concat(s.Frame, []string{a.Begin, a.End})
 		}
 	}
 	return s
@@ -216,6 +219,7 @@ type knownSyntaxes struct {
 		Open, Close string
 		Frame       []string
 	}
+	Answers []Marks // around the last text
 }
 
 var known = sync.OnceValue(func() (k knownSyntaxes) {
@@ -241,7 +245,7 @@ type opener struct {
 	marks Marks // of calls
 	sure  bool  // nothing but calls begins so
 	fresh bool  // valid at the beginning of the answer alone
-	owed  bool  // expected behind a call that ended the reasoning
+	owed  bool  // valid behind a call that ended the reasoning, and before any text
 }
 
 // kind is the part of an answer that an opener opens.
@@ -284,7 +288,7 @@ func (s *Syntax) opening(m mode, tools Tools) (all []opener) {
 	if m == inText || tools != nil && s.Header == "" {
 		for _, mark := range s.Frame {
 			if s.Header == "" || !strings.HasPrefix(mark, "<|channel|>") && mark != s.Next {
-				add(opener{mark: mark, kind: frames})
+				add(opener{mark: mark, kind: frames, fresh: !strings.ContainsAny(mark, "<[>")})
 			}
 		}
 	}

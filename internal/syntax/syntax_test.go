@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-var tools = Tools{"weather": {"city": true}, "now": {}}
+var tools = Tools{"weather": {"city": {"string"}}, "now": {}}
 
 // rows are a template's mark, an answer and its parts.
 var rows = []struct {
@@ -29,7 +29,7 @@ var rows = []struct {
 	{"bare text after reasoning", "<|python_tag|> <think>", "<think>Hm.\n</think>\n{\"a\": 1} is JSON", false, `{"a": 1} is JSON`, "Hm.", ""},
 	{"bare after reasoning", "<|python_tag|> <think>", "<think>Hm.\n</think>\n{\"name\": \"now\"}", false, "", "Hm.", "now{}"},
 	{"action", "<|START_ACTION|> <|START_THINKING|>", "<|START_THINKING|>Hm.<|END_THINKING|><|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"now\", \"parameters\": {}}\n]<|END_ACTION|>", false, "", "Hm.", `now{}`},
-	{"frame", "<|START_ACTION|>", "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", false, "Yes.", "", ""},
+	{"frame", "<|START_ACTION|> <|START_RESPONSE|>", "<|START_RESPONSE|>Yes.<|END_RESPONSE|>", false, "Yes.", "", ""},
 	{"quoted", "<|tool_call> <|channel>", `<|channel>thought` + "\nWhy{?" + `<channel|><|tool_call>call:weather{city:<|"|>a "b", {c}<|"|>,days:3,x:{y:[true,<|"|>z<|"|>]}}<tool_call|>`, false, "", "Why{?", `weather{"city":"a \"b\", {c}","days":3,"x":{"y":[true,"z"]}}`},
 	{"section", "<|tool_call_argument_begin|> <think>", "<think>Hm.</think>Look. <|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \"a}\"}<|tool_call_end|><|tool_call_begin|>now:12<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", false, "Look.", "Hm.", `weather{"city":"a}"} now{}`},
 	{"separated", "<｜tool▁call▁begin｜>", "A.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"a\"}<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", false, "A.", "", `weather{"city":"a"} now{}`},
@@ -66,9 +66,32 @@ var rows = []struct {
 	{"reasoning", "<think>", "<think>\nA\nB\n</think>\n\nC\n", false, "C\n", "A\nB", ""},
 	{"opened", "<think>", "A</think>B", true, "B", "A", ""},
 	{"cut reasoning", "<think>", "<think>A", false, "", "A", ""},
+	{"answer in marks", "<tool_call> <response> <think>", "Hm.\n</think>\n\n<response>\nYes.\n</response>\n", true, "Yes.", "Hm.", ""},
+	{"values as they are", "<tool_call> <function= value_1</parameter>", "<tool_call>\n<function=weather>\n<parameter=city>\n a\n</parameter>\n</function>\n</tool_call>", false, "", "", `weather{"city":"\n a\n"}`},
+	{"beginning of an answer", "<tool_calls> 助手：", "助手：Yes, 助手：.", false, "Yes, 助手：.", "", ""},
+	{"quoted words", "<|tool_call>", "<|tool_call>call:weather{a:None,b:[True,None]}<tool_call|>", false, "", "", `weather{"a":null,"b":[true,null]}`},
+	{"parameters by name", `<function name=" <param name="`, `Look.<function name="weather"><param name="city"><![CDATA[a </x>]]></param><param name="days">3</param></function>`, false, "Look.", "", `weather{"city":"a \u003c/x\u003e","days":3}`},
+	{"message of a call", "'function call' <|role_sep|>", "Look.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"now\", \"arguments\": {}}", false, "Look.", "", "now{}"},
+	{"end of reasoning at once", "<think>", "</think>\n\nYes.", false, "Yes.", "", ""},
 	{"unknown tool", "<tool_call>", `<tool_call>{"name":"rm","arguments":{}}</tool_call>`, false, `<tool_call>{"name":"rm","arguments":{}}</tool_call>`, "", ""},
 	{"broken call", "<tool_call>", `a <tool_call>{"name":"now"`, false, `a <tool_call>{"name":"now"`, "", ""},
 	{"parameter twice", "<tool_call> <function=", "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>", false, "<tool_call><function=now><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>", "", ""},
+}
+
+// TestTypes: a value written without quotes is of a type that its schema allows, text where several are possible.
+func TestTypes(t *testing.T) {
+	var tools Tools
+	tools.Add("f", []byte(`{"properties": {"s": {"type": "string"}, "b": {"type": "boolean"}, "n": {"type": ["string", "null"]}, "e": {"enum": ["1", "x"]},
+		"c": {"const": 2}, "a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}, "l": {"type": "array"}, "o": {"oneOf": [{"type": "string"}, {}]}, "u": {}}}`))
+	for _, row := range [][3]string{{"s", "None", `"None"`}, {"s", " 1", `" 1"`}, {"s", `"q"`, `"\"q\""`}, {"b", "True", "true"}, {"b", "yes", `"yes"`}, {"n", "12", `"12"`}, {"n", "None", "null"}, {"n", "null", "null"},
+		{"e", "1", `"1"`}, {"c", "2", "2"}, {"a", "12", "12"}, {"a", "true", `"true"`}, {"l", "[1, 'x', None]", `[1,"x",null]`}, {"l", "[1", `"[1"`}, {"o", "12", "12"}, {"u", "True", `"True"`}, {"u", "[1]", "[1]"}, {"x", "12", "12"}} {
+		answer := "<tool_call>\n<function=f>\n<parameter=" + row[0] + ">\n" + row[1] + "\n</parameter>\n</function>\n</tool_call>"
+		s := Of("<tool_call> <function=")
+		_, _, called := read(s.NewParser(tools, false), strings.Split(answer, ""))
+		if want := "f{\"" + row[0] + "\":" + row[2] + "}"; called != want {
+			t.Errorf("%s=%s: %s, want %s", row[0], row[1], called, want)
+		}
+	}
 }
 
 func read(p *Parser, pieces []string) (text, reasoning, called string) {
@@ -133,14 +156,14 @@ func TestPieces(t *testing.T) {
 		}
 		at := strings.Index(answer, written)
 		for n := range len(answer) + 1 {
-			p := s.NewParser(Tools{"f": {"x": true}}, false)
+			p := s.NewParser(Tools{"f": {"x": {"string"}}}, false)
 			p.Held = true
 			text, _, called := read(p, strings.Split(answer[:n], "")) // reasoning is no text
 			if n > at && (!strings.HasPrefix("f"+whole, called) || len(called) < 2 || n < at+len(written) && text != "") || n <= at && called != "" || n == len(answer) && called != "f"+whole {
 				t.Errorf("%s, cut at %d, %q: text %q, call %q", mark, n, answer[:n], text, called)
 			}
 		}
-		p := s.NewParser(Tools{"f": {"x": true}}, false)
+		p := s.NewParser(Tools{"f": {"x": {"string"}}}, false)
 		p.Held = true
 		pieces := 0
 		for r := range strings.SplitSeq(answer, "") {

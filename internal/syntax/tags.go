@@ -40,7 +40,7 @@ func (r *reader) tagged() reading {
 		if x != yes {
 			return x
 		}
-		p := parameters{strings: r.tools[name]}
+		p := parameters{types: r.tools[name]}
 		for {
 			at := r.at
 			if x = r.mark(y.Key); x == yes && y.Form == Nested && strings.HasPrefix(r.s[r.at:], "/") {
@@ -112,7 +112,7 @@ func (r *reader) argument(p *parameters) reading {
 		return x
 	}
 	if y.Form == Nested {
-		raw, x := r.element(key, p.strings[key], 0)
+		raw, x := r.element(key, p.types[key], 0)
 		if x == yes && p.set(key, raw) != nil {
 			return no
 		}
@@ -121,6 +121,9 @@ func (r *reader) argument(p *parameters) reading {
 	value, x := r.value()
 	if strings.HasSuffix(y.Value, "\n") { // lines of their own
 		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
+	}
+	if rest, quoted := strings.CutPrefix(value, "<![CDATA["); quoted {
+		value, isText = strings.TrimSuffix(rest, "]]>"), true
 	}
 	if x == yes && p.add(key, value, isText) != nil {
 		return no
@@ -196,7 +199,7 @@ func (r *reader) canFollow() reading {
 
 // element reads the value of an element behind its opening tag, as JSON. Its parts have tags: <KEY>VALUE</KEY>, and
 // <item>VALUE</item> in lists.
-func (r *reader) element(name string, isText bool, depth int) (raw []byte, x reading) {
+func (r *reader) element(name string, types Types, depth int) (raw []byte, x reading) {
 	if depth > maxDepth {
 		return nil, no
 	}
@@ -215,7 +218,7 @@ func (r *reader) element(name string, isText bool, depth int) (raw []byte, x rea
 		}
 		key, x := r.readUntil(">")
 		if x == yes {
-			raw, x = r.element(key, false, depth+1)
+			raw, x = r.element(key, nil, depth+1)
 		}
 		if x != yes {
 			return nil, x
@@ -241,11 +244,7 @@ func (r *reader) element(name string, isText bool, depth int) (raw []byte, x rea
 	case len(list) > 0 && strings.TrimSpace(value) != "":
 		return nil, no
 	case len(list) == 0:
-		raw, err := literal(value, isText)
-		if err != nil {
-			return nil, no
-		}
-		return raw, yes
+		return literal(value, types), yes
 	case !slices.ContainsFunc(names, func(name string) bool { return name != "item" }):
 		return append(append([]byte{'['}, bytes.Join(list, []byte{','})...), ']'), yes
 	}

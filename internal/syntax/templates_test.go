@@ -59,7 +59,7 @@ func TestTemplates(t *testing.T) {
 		writePublished(t)
 	}
 	table(t)
-	two := Tools{"get_weather": {"city": true}, "add": {}}
+	two := Tools{"get_weather": {"city": {"string"}}, "add": {}}
 	for _, p := range readPublished(t) {
 		s := Of(strings.Join(p.Marks, " "))
 		if s.General {
