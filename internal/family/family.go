@@ -6,7 +6,7 @@
 // A setting is named by its canonical name, transformers' key of config.json, and has the types of encoding/json:
 // float64, string, bool, []any and map[string]any.
 //
-// Files in reading order: family.go, expect.go, next.go, part.go, model.go, scan.go, settings.go.
+// Files in reading order: family.go, expect.go, wiring.go, next.go, part.go, model.go, scan.go, settings.go.
 package family
 
 import (

@@ -40,7 +40,7 @@ func OfContext[C any, M Forwarder](newModel func(c C, context int) (M, error)) M
 // Embedding returns the embedding's name in config.json's format. The part before its first dot is the module of
 // everything except the head.
 func (m Model) Embedding() string {
-	for f := range m.weights.Fields() {
+	for _, f := range reflect.VisibleFields(m.weights) {
 		if f.Tag.Get("gguf") == "token_embd" {
 			return f.Tag.Get("hf")
 		}
@@ -51,7 +51,7 @@ func (m Model) Embedding() string {
 // Dense returns the folders inside the model's with dense layers behind the pooling (sentence-transformers), named
 // after their linear layers.
 func (m Model) Dense() (folders []string) {
-	for f := range m.weights.Fields() {
+	for _, f := range reflect.VisibleFields(m.weights) {
 		if folder, ok := strings.CutSuffix(f.Tag.Get("hf"), "_Dense.linear"); ok {
 			folders = append(folders, folder+"_Dense")
 		}
@@ -80,7 +80,7 @@ func claims(t reflect.Type, name string) bool {
 
 // Reads reports whether the configuration has a field for a setting.
 func (m Model) Reads(setting string) bool {
-	for f := range reflect.TypeOf(m.Config()).Elem().Fields() {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(m.Config()).Elem()) {
 		if f.Tag.Get("json") == setting {
 			return true
 		}

@@ -19,39 +19,26 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	LayerTypes       []string         `json:"layer_types"`
-	SlidingWindow    int              `json:"sliding_window"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	FirstDense       int              `json:"num_dense_layers"`
-	ExpertSize       int              `json:"moe_intermediate_size"`
-	NumExperts       int              `json:"num_experts"`
-	TopK             int              `json:"top_k_experts"`
-	NumShared        int              `json:"num_shared_experts"`
-	Normalize        bool             `json:"norm_topk_prob"`
-	Factor           float64          `json:"routed_scaling_factor"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	LayerTypes       []string        `json:"layer_types"`
+	SlidingWindow    int             `json:"sliding_window"`
+	FirstDense       int             `json:"num_dense_layers"`
+	ExpertSize       int             `json:"moe_intermediate_size"`
+	NumExperts       int             `json:"num_experts"`
+	TopK             int             `json:"top_k_experts"`
+	NumShared        int             `json:"num_shared_experts"`
+	Normalize        bool            `json:"norm_topk_prob"`
+	Factor           float64         `json:"routed_scaling_factor"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	route  graph.RouteAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	route               graph.RouteAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -67,13 +54,8 @@ type Layer struct {
 
 // Attention is gated grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	Gate  *graph.Weight `gguf:"attn_gate" hf:"gate_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
+	Gate                   *graph.Weight `gguf:"attn_gate" hf:"gate_proj"`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -87,7 +69,7 @@ type MoE struct {
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor}
 	for i := range m.Layers {
 		if i < c.FirstDense {
@@ -126,9 +108,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	if kv.Window > 0 {
 		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)

@@ -18,32 +18,22 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int       `json:"vocab_size"`
-	HiddenSize       int       `json:"hidden_size"`
-	IntermediateSize int       `json:"intermediate_size"`
-	NumLayers        int       `json:"num_hidden_layers"`
-	NumHeads         int       `json:"num_attention_heads"`
-	NumKVHeads       int       `json:"num_key_value_heads"`
-	HeadDim          int       `json:"head_dim"`
-	RMSNormEps       float32   `json:"rms_norm_eps"`
-	Tied             bool      `json:"tie_word_embeddings"`
-	AlphaP           []float64 `json:"xielu.alpha_p"` // of each layer, as the files have it, behind softplus
-	AlphaN           []float64 `json:"xielu.alpha_n"`
-	Beta             []float64 `json:"xielu.beta"`
-	Eps              []float64 `json:"xielu.eps"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Sizes
+	IntermediateSize int             `json:"intermediate_size"`
+	RMSNormEps       float32         `json:"rms_norm_eps"`
+	Tied             bool            `json:"tie_word_embeddings"`
+	AlphaP           []float64       `json:"xielu.alpha_p"` // of each layer, as the files have it, behind softplus
+	AlphaN           []float64       `json:"xielu.alpha_n"`
+	Beta             []float64       `json:"xielu.beta"`
+	Eps              []float64       `json:"xielu.eps"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -56,12 +46,7 @@ type Layer struct {
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // MLP is the feed-forward part, without a gate.
@@ -83,7 +68,7 @@ func New(c Config) (*Model, error) {
 		}
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -114,11 +99,8 @@ func (m *Model) activate(g graph.Builder, x *graph.Node, i int) *graph.Node {
 func softplus(x float64) float64 { return rope.Ln(1 + rope.Exp(x)) }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs)  //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs)  //
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	q, k, v := a.Heads(g, x, &m.Sizes)
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs) //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs) //
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

@@ -9,8 +9,6 @@
 package cohere2
 
 import (
-	"math"
-
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
@@ -18,32 +16,22 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
+	family.Sizes
 	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
 	LayerTypes       []string         `json:"layer_types"`
 	SlidingWindow    int              `json:"sliding_window"`
 	NormEps          float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
 	LogitScale       float64          `json:"logit_scale"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope             family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -55,16 +43,13 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -89,13 +74,10 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	if kv.Window > 0 {                                                // full layers see positions by their mask alone
+	q, k, v := a.Heads(g, x, &m.Sizes)
+	if kv.Window > 0 { // full layers see positions by their mask alone
 		turn := graph.RoPEAttr{Freqs: m.freqs, Interleaved: true}
 		q, k = g.RoPEWith("q", q, turn), g.RoPEWith("k", k, turn)
 	}
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

@@ -62,22 +62,17 @@ type Config struct {
 	IndexDim         int              `json:"index_head_dim"`
 	IndexInterleaved bool             `json:"indexer_rope_interleave"`
 	IndexTypes       []string         `json:"indexer_types"` // by layer: full, or shared for an earlier layer's choice
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope             family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	index  []*graph.KV // an indexer's keys, by layer
-	scale  float64     // of attention's scores
-	route  graph.RouteAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	index               []*graph.KV // an indexer's keys, by layer
+	scale               float64     // of attention's scores
+	route               graph.RouteAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -124,7 +119,7 @@ const latentEps = 1e-6
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)),
-		Layers: make([]Layer, c.NumLayers+c.NumNext)}
+		Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: c.Interleaved}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,

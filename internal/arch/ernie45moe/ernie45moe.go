@@ -18,35 +18,22 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	FirstDense       int              `json:"moe_layer_start_index"`
-	ExpertSize       int              `json:"moe_intermediate_size"`
-	NumExperts       int              `json:"num_experts"`
-	TopK             int              `json:"top_k_experts"`
-	NumShared        int              `json:"num_shared_experts"`
-	Interval         int              `json:"moe_layer_interval"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	FirstDense       int             `json:"moe_layer_start_index"`
+	ExpertSize       int             `json:"moe_intermediate_size"`
+	NumExperts       int             `json:"num_experts"`
+	TopK             int             `json:"top_k_experts"`
+	NumShared        int             `json:"num_shared_experts"`
+	Interval         int             `json:"moe_layer_interval"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -60,10 +47,7 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -77,7 +61,7 @@ type MoE struct {
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		if i < c.FirstDense || (i+1)%c.Interval != 0 {
 			m.Layers[i].MLP = new(family.MLP)
@@ -93,13 +77,9 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -114,9 +94,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	turn := graph.RoPEAttr{Freqs: m.freqs, Interleaved: true}
 	q = g.RoPEWith("q", q, turn)
 	g.StoreKV(kv, g.RoPEWith("k", k, turn), v)

@@ -20,18 +20,10 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	LayerTypes       []string         `json:"layer_types"`
-	SlidingWindow    int              `json:"sliding_window"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
+	family.Usual
+	IntermediateSize int      `json:"intermediate_size"`
+	LayerTypes       []string `json:"layer_types"`
+	SlidingWindow    int      `json:"sliding_window"`
 	Rope             struct {
 		Full rope.Params `json:"full_attention"` // of the layers that turn
 	} `json:"rope_parameters"`
@@ -40,11 +32,8 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -57,12 +46,7 @@ type Layer struct {
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // layerConfig holds the settings of a layer.
@@ -78,7 +62,7 @@ func New(c Config) (*Model, error) {
 			c.SlidingWindow)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 func (m *Model) layer(i int) layerConfig {
@@ -107,9 +91,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	if lc.turns {
 		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)

@@ -18,20 +18,13 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
+	family.Sizes
 	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
 	LayerNormEps     float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	TwoNorms         bool             `json:"num_ln_in_parallel_attn"` // one for attention and one for the MLP
 	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope             family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.

@@ -20,42 +20,32 @@ import (
 
 // Config holds the settings of the forward pass. A multiplier of 0 means 1.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	ScanSize         int              `json:"mamba_d_ssm"`
-	ScanHeads        int              `json:"mamba_n_heads"`
-	ScanDim          int              `json:"mamba_d_head"`
-	ScanGroups       int              `json:"mamba_n_groups"`
-	StateSize        int              `json:"mamba_d_state"`
-	Kernel           int              `json:"mamba_d_conv"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	ConvBias         bool             `json:"mamba_conv_bias"`
-	ScanBias         bool             `json:"mamba_proj_bias"`
-	OutBias          bool             `json:"projectors_bias"`
-	MLPBias          bool             `json:"mlp_bias"`
-	Normed           bool             `json:"mamba_rms_norm"`
-	NormFirst        bool             `json:"mamba_norm_before_gate"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	StepLimit        any              `json:"time_step_limit"` // nil for none
-	Folded           bool             `json:"multipliers_folded"`
-	Embed            float64          `json:"embedding_multiplier"`
-	AttnIn           float64          `json:"attention_in_multiplier"`
-	AttnOut          float64          `json:"attention_out_multiplier"`
-	Key              float64          `json:"key_multiplier"`
-	ScanIn           float64          `json:"ssm_in_multiplier"`
-	ScanOut          float64          `json:"ssm_out_multiplier"`
-	ScanParts        []float64        `json:"ssm_multipliers"` // of gate, x, b, c and dt
-	MLPParts         []float64        `json:"mlp_multipliers"` // of gate and output
-	Logits           float64          `json:"lm_head_multiplier"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	ScanSize         int             `json:"mamba_d_ssm"`
+	ScanHeads        int             `json:"mamba_n_heads"`
+	ScanDim          int             `json:"mamba_d_head"`
+	ScanGroups       int             `json:"mamba_n_groups"`
+	StateSize        int             `json:"mamba_d_state"`
+	Kernel           int             `json:"mamba_d_conv"`
+	ConvBias         bool            `json:"mamba_conv_bias"`
+	ScanBias         bool            `json:"mamba_proj_bias"`
+	OutBias          bool            `json:"projectors_bias"`
+	MLPBias          bool            `json:"mlp_bias"`
+	Normed           bool            `json:"mamba_rms_norm"`
+	NormFirst        bool            `json:"mamba_norm_before_gate"`
+	StepLimit        any             `json:"time_step_limit"` // nil for none
+	Folded           bool            `json:"multipliers_folded"`
+	Embed            float64         `json:"embedding_multiplier"`
+	AttnIn           float64         `json:"attention_in_multiplier"`
+	AttnOut          float64         `json:"attention_out_multiplier"`
+	Key              float64         `json:"key_multiplier"`
+	ScanIn           float64         `json:"ssm_in_multiplier"`
+	ScanOut          float64         `json:"ssm_out_multiplier"`
+	ScanParts        []float64       `json:"ssm_multipliers"` // of gate, x, b, c and dt
+	MLPParts         []float64       `json:"mlp_multipliers"` // of gate and output
+	Logits           float64         `json:"lm_head_multiplier"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -91,10 +81,7 @@ type Scan struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // MLP is the gated feed-forward part.

@@ -19,13 +19,8 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
+	family.Sizes
 	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
 	QueryPreAttn     float64          `json:"query_pre_attn_scalar"`
 	LayerTypes       []string         `json:"layer_types"`
 	SlidingWindow    int              `json:"sliding_window"`
@@ -60,12 +55,7 @@ type Layer struct {
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // layerConfig holds the settings of a layer.
@@ -111,9 +101,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), lc.freqs) //
 	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), lc.freqs) //
 	g.StoreKV(lc.kv, k, v)

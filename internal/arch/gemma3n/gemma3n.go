@@ -21,13 +21,8 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize     int              `json:"vocab_size"`
-	HiddenSize    int              `json:"hidden_size"`
+	family.Sizes
 	MLPSize       int              `json:"intermediate_size"`
-	NumLayers     int              `json:"num_hidden_layers"`
-	NumHeads      int              `json:"num_attention_heads"`
-	NumKVHeads    int              `json:"num_key_value_heads"`
-	HeadDim       int              `json:"head_dim"`
 	LayerTypes    []string         `json:"layer_types"`
 	SlidingWindow int              `json:"sliding_window"`
 	NumKVShared   int              `json:"num_kv_shared_layers"`
@@ -50,16 +45,13 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	full, sliding rope.Freqs
-	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	PLE           *graph.Weight `gguf:"per_layer_token_embd" hf:"model.embed_tokens_per_layer"`
-	PLEProj       *graph.Weight `gguf:"per_layer_model_proj" hf:"model.per_layer_model_projection"`
-	PLENorm       *graph.Weight `gguf:"per_layer_proj_norm" hf:"model.per_layer_projection_norm"`
-	Spread        *graph.Weight `gguf:"altup_proj" hf:"model.altup_projections"`
-	Gather        *graph.Weight `gguf:"altup_unembd_proj" hf:"model.altup_unembed_projections"`
-	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm          *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output        *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	full, sliding       rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
+	PLE                 *graph.Weight `gguf:"per_layer_token_embd" hf:"model.embed_tokens_per_layer"`
+	PLEProj             *graph.Weight `gguf:"per_layer_model_proj" hf:"model.per_layer_model_projection"`
+	PLENorm             *graph.Weight `gguf:"per_layer_proj_norm" hf:"model.per_layer_projection_norm"`
+	Spread              *graph.Weight `gguf:"altup_proj" hf:"model.altup_projections"`
+	Gather              *graph.Weight `gguf:"altup_unembd_proj" hf:"model.altup_unembed_projections"`
 }
 
 // Layer is a decoder layer.
@@ -104,7 +96,7 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("altup_num_inputs %d, altup_active_idx %d and %d values of activation_sparsity_pattern,"+
 			" want two streams or more, one of them, and a value for each layer", c.Streams, c.Active, len(c.Sparsity))
 	}
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	var err error
 	if m.full, err = rope.From(c.HeadDim, c.Rope.Full); err == nil {
 		m.sliding, err = rope.From(c.HeadDim, c.Rope.Sliding)

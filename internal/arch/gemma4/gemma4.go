@@ -22,14 +22,9 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int                 `json:"vocab_size"`
-	HiddenSize       int                 `json:"hidden_size"`
+	family.Sizes
 	IntermediateSize int                 `json:"intermediate_size"`
 	DoubleWide       bool                `json:"use_double_wide_mlp"` // in layers without keys and values of their own
-	NumLayers        int                 `json:"num_hidden_layers"`
-	NumHeads         int                 `json:"num_attention_heads"`
-	NumKVHeads       int                 `json:"num_key_value_heads"`
-	HeadDim          int                 `json:"head_dim"`
 	PerLayer         map[string]Override `json:"per_layer_config"`
 	LayerTypes       []string            `json:"layer_types"`
 	SlidingWindow    int                 `json:"sliding_window"`
@@ -61,12 +56,9 @@ type Override struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	layers   []layerConfig
-	Embed    *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	PerLayer PerLayer      `gguf:"" hf:"model"`
-	Layers   []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm     *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	layers              []layerConfig
+	family.Trunk[Layer] `gguf:"" hf:""`
+	PerLayer            PerLayer `gguf:"" hf:"model"`
 }
 
 // PerLayer makes the vector added in each layer (E2B, E4B).
@@ -126,7 +118,7 @@ type layerConfig struct {
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	layers, err := c.layers()
-	return &Model{Config: c, layers: layers, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, layers: layers, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // layers resolves the configuration. The last NumKVShared layers read the keys

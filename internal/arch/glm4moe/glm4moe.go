@@ -21,44 +21,31 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumNext          int              `json:"num_nextn_predict_layers"` // layers behind the last
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	MaxPositions     int              `json:"max_position_embeddings"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	AttentionBias    bool             `json:"attention_bias"`
-	QKNorm           bool             `json:"use_qk_norm"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	FirstDense       int              `json:"first_k_dense_replace"`
-	ExpertSize       int              `json:"moe_intermediate_size"`
-	NumExperts       int              `json:"num_experts"`
-	TopK             int              `json:"top_k_experts"`
-	NumShared        int              `json:"n_shared_experts"`
-	Scoring          string           `json:"scoring_func"`
-	Groups           int              `json:"n_group"`
-	KeptGroups       int              `json:"topk_group"`
-	Normalize        bool             `json:"norm_topk_prob"`
-	Factor           float64          `json:"routed_scaling_factor"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	NumNext          int             `json:"num_nextn_predict_layers"` // layers behind the last
+	MaxPositions     int             `json:"max_position_embeddings"`
+	AttentionBias    bool            `json:"attention_bias"`
+	QKNorm           bool            `json:"use_qk_norm"`
+	FirstDense       int             `json:"first_k_dense_replace"`
+	ExpertSize       int             `json:"moe_intermediate_size"`
+	NumExperts       int             `json:"num_experts"`
+	TopK             int             `json:"top_k_experts"`
+	NumShared        int             `json:"n_shared_experts"`
+	Scoring          string          `json:"scoring_func"`
+	Groups           int             `json:"n_group"`
+	KeptGroups       int             `json:"topk_group"`
+	Normalize        bool            `json:"norm_topk_prob"`
+	Factor           float64         `json:"routed_scaling_factor"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	route  graph.RouteAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	route               graph.RouteAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -73,15 +60,12 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm" if:"use_qk_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm" if:"use_qk_norm"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	QNorm            *graph.Weight `gguf:"attn_q_norm" hf:"q_norm" if:"use_qk_norm"`
+	KNorm            *graph.Weight `gguf:"attn_k_norm" hf:"k_norm" if:"use_qk_norm"`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -102,7 +86,7 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("scoring_func %q, only sigmoid is supported", c.Scoring)
 	}
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers+c.NumNext)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups, Best: 2}

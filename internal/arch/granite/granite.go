@@ -18,35 +18,22 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	AttentionBias    bool             `json:"attention_bias"`
-	MLPBias          bool             `json:"mlp_bias"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	EmbedMultiplier  float64          `json:"embedding_multiplier"` // 0 switches off each of the four
-	AttnMultiplier   float64          `json:"attention_multiplier"`
-	HalfMultiplier   float64          `json:"residual_multiplier"`
-	LogitsScaling    float64          `json:"logits_scaling"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	AttentionBias    bool            `json:"attention_bias"`
+	MLPBias          bool            `json:"mlp_bias"`
+	EmbedMultiplier  float64         `json:"embedding_multiplier"` // 0 switches off each of the four
+	AttnMultiplier   float64         `json:"attention_multiplier"`
+	HalfMultiplier   float64         `json:"residual_multiplier"`
+	LogitsScaling    float64         `json:"logits_scaling"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -59,14 +46,11 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	OBias            *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
 // MLP is the gated feed-forward part.
@@ -85,7 +69,7 @@ func New(c Config) (*Model, error) {
 		cmp.Or(c.LogitsScaling, 1)
 	c.AttnMultiplier = cmp.Or(c.AttnMultiplier, 1/math.Sqrt(float64(c.HeadDim)))
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].

@@ -20,48 +20,35 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize       int              `json:"vocab_size"`
-	HiddenSize      int              `json:"hidden_size"`
-	ExpertSize      int              `json:"intermediate_size"`
-	SharedSize      int              `json:"shared_intermediate_size"`
-	NumExperts      int              `json:"num_experts"`
-	TopK            int              `json:"top_k_experts"`
-	NumLayers       int              `json:"num_hidden_layers"`
-	LayerTypes      []string         `json:"layer_types"`
-	NumHeads        int              `json:"num_attention_heads"`
-	NumKVHeads      int              `json:"num_key_value_heads"`
-	HeadDim         int              `json:"head_dim"`
-	ScanHeads       int              `json:"mamba_n_heads"`
-	ScanDim         int              `json:"mamba_d_head"`
-	ScanGroups      int              `json:"mamba_n_groups"`
-	StateSize       int              `json:"mamba_d_state"`
-	Kernel          int              `json:"mamba_d_conv"`
-	Expand          float64          `json:"mamba_expand"`
-	RMSNormEps      float32          `json:"rms_norm_eps"`
-	Act             graph.Activation `json:"hidden_act"`
-	AttentionBias   bool             `json:"attention_bias"`
-	ConvBias        bool             `json:"mamba_conv_bias"`
-	ScanBias        bool             `json:"mamba_proj_bias"`
-	Tied            bool             `json:"tie_word_embeddings"`
-	Positions       string           `json:"position_embedding_type"` // rope, or none
-	StepLimit       any              `json:"time_step_limit"`         // nil for none
-	EmbedMultiplier float64          `json:"embedding_multiplier"`
-	AttnMultiplier  float64          `json:"attention_multiplier"`
-	HalfMultiplier  float64          `json:"residual_multiplier"`
-	LogitsScaling   float64          `json:"logits_scaling"`
-	Rope            struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	ExpertSize      int             `json:"intermediate_size"`
+	SharedSize      int             `json:"shared_intermediate_size"`
+	NumExperts      int             `json:"num_experts"`
+	TopK            int             `json:"top_k_experts"`
+	LayerTypes      []string        `json:"layer_types"`
+	ScanHeads       int             `json:"mamba_n_heads"`
+	ScanDim         int             `json:"mamba_d_head"`
+	ScanGroups      int             `json:"mamba_n_groups"`
+	StateSize       int             `json:"mamba_d_state"`
+	Kernel          int             `json:"mamba_d_conv"`
+	Expand          float64         `json:"mamba_expand"`
+	AttentionBias   bool            `json:"attention_bias"`
+	ConvBias        bool            `json:"mamba_conv_bias"`
+	ScanBias        bool            `json:"mamba_proj_bias"`
+	Positions       string          `json:"position_embedding_type"` // rope, or none
+	StepLimit       any             `json:"time_step_limit"`         // nil for none
+	EmbedMultiplier float64         `json:"embedding_multiplier"`
+	AttnMultiplier  float64         `json:"attention_multiplier"`
+	HalfMultiplier  float64         `json:"residual_multiplier"`
+	LogitsScaling   float64         `json:"logits_scaling"`
+	Rope            family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs    // nil where nothing turns
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs // nil where nothing turns
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with a single mixer.
@@ -89,14 +76,11 @@ type Scan struct {
 
 // Attention is grouped-query attention.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	OBias            *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
 // MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
@@ -134,7 +118,7 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("%d heads of scans of %d, and mamba_expand is %v of a hidden size of %d", c.ScanHeads,
 			c.ScanDim, c.Expand, c.HiddenSize)
 	}
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		if c.LayerTypes[i] == family.FullAttention {
 			m.Layers[i].Attn = new(Attention)

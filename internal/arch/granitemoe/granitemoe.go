@@ -16,36 +16,23 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize       int              `json:"vocab_size"`
-	HiddenSize      int              `json:"hidden_size"`
-	ExpertSize      int              `json:"intermediate_size"`
-	SharedSize      int              `json:"shared_intermediate_size"` // 0 without an MLP beside the experts
-	NumExperts      int              `json:"num_experts"`
-	TopK            int              `json:"top_k_experts"`
-	NumLayers       int              `json:"num_hidden_layers"`
-	NumHeads        int              `json:"num_attention_heads"`
-	NumKVHeads      int              `json:"num_key_value_heads"`
-	HeadDim         int              `json:"head_dim"`
-	RMSNormEps      float32          `json:"rms_norm_eps"`
-	Act             graph.Activation `json:"hidden_act"`
-	Tied            bool             `json:"tie_word_embeddings"`
-	EmbedMultiplier float64          `json:"embedding_multiplier"`
-	AttnMultiplier  float64          `json:"attention_multiplier"`
-	HalfMultiplier  float64          `json:"residual_multiplier"`
-	LogitsScaling   float64          `json:"logits_scaling"`
-	Rope            struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	ExpertSize      int             `json:"intermediate_size"`
+	SharedSize      int             `json:"shared_intermediate_size"` // 0 without an MLP beside the experts
+	NumExperts      int             `json:"num_experts"`
+	TopK            int             `json:"top_k_experts"`
+	EmbedMultiplier float64         `json:"embedding_multiplier"`
+	AttnMultiplier  float64         `json:"attention_multiplier"`
+	HalfMultiplier  float64         `json:"residual_multiplier"`
+	LogitsScaling   float64         `json:"logits_scaling"`
+	Rope            family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -59,10 +46,7 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
@@ -83,7 +67,7 @@ type MLP struct {
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -109,9 +93,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)

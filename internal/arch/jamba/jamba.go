@@ -10,7 +10,6 @@ package jamba
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
@@ -18,27 +17,19 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize    int              `json:"vocab_size"`
-	HiddenSize   int              `json:"hidden_size"`
-	MLPSize      int              `json:"intermediate_size"`
-	NumExperts   int              `json:"num_experts"`
-	TopK         int              `json:"top_k_experts"`
-	ExpertPeriod int              `json:"expert_layer_period"`
-	ExpertOffset int              `json:"expert_layer_offset"`
-	NumLayers    int              `json:"num_hidden_layers"`
-	LayerTypes   []string         `json:"layer_types"`
-	NumHeads     int              `json:"num_attention_heads"`
-	NumKVHeads   int              `json:"num_key_value_heads"`
-	HeadDim      int              `json:"head_dim"`
-	Expand       int              `json:"mamba_expand"`
-	StateSize    int              `json:"mamba_d_state"`
-	Kernel       int              `json:"mamba_d_conv"`
-	StepRank     int              `json:"mamba_dt_rank"`
-	RMSNormEps   float32          `json:"rms_norm_eps"`
-	Act          graph.Activation `json:"hidden_act"`
-	ConvBias     bool             `json:"mamba_conv_bias"`
-	ScanBias     bool             `json:"mamba_proj_bias"`
-	Tied         bool             `json:"tie_word_embeddings"`
+	family.Usual
+	MLPSize      int      `json:"intermediate_size"`
+	NumExperts   int      `json:"num_experts"`
+	TopK         int      `json:"top_k_experts"`
+	ExpertPeriod int      `json:"expert_layer_period"`
+	ExpertOffset int      `json:"expert_layer_offset"`
+	LayerTypes   []string `json:"layer_types"`
+	Expand       int      `json:"mamba_expand"`
+	StateSize    int      `json:"mamba_d_state"`
+	Kernel       int      `json:"mamba_d_conv"`
+	StepRank     int      `json:"mamba_dt_rank"`
+	ConvBias     bool     `json:"mamba_conv_bias"`
+	ScanBias     bool     `json:"mamba_proj_bias"`
 }
 
 // Model is the whole decoder.
@@ -78,10 +69,7 @@ type Scan struct {
 
 // Attention is grouped-query attention without positions.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts.
@@ -153,11 +141,8 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	q, k, v := a.Heads(g, x, &m.Sizes)
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

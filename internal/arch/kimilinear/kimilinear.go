@@ -45,10 +45,7 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer: delta or latent attention, then an MLP or experts.
@@ -105,7 +102,7 @@ const latentEps, lengthEps = 1e-6, 1e-6
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		l := &m.Layers[i]
 		if l.Delta = new(Delta); c.LayerTypes[i] == family.FullAttention {

@@ -19,29 +19,22 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int      `json:"vocab_size"`
-	HiddenSize       int      `json:"hidden_size"`
-	IntermediateSize int      `json:"intermediate_size"`
-	NumLayers        int      `json:"num_hidden_layers"`
-	NumHeads         int      `json:"num_attention_heads"`
-	NumKVHeads       int      `json:"num_key_value_heads"`
-	HeadDim          int      `json:"head_dim"`
-	LayerTypes       []string `json:"layer_types"`
-	Kernel           int      `json:"conv_L_cache"`
-	ConvBias         bool     `json:"conv_bias"`
-	NumDense         int      `json:"num_dense_layers"` // of models with experts
-	ExpertSize       int      `json:"moe_intermediate_size"`
-	NumExperts       int      `json:"num_experts"`
-	TopK             int      `json:"top_k_experts"`
-	ExpertBias       bool     `json:"use_expert_bias"`
-	Scoring          string   `json:"scoring_func"`
-	Normalize        bool     `json:"norm_topk_prob"`
-	Factor           float64  `json:"routed_scaling_factor"`
-	RMSNormEps       float32  `json:"rms_norm_eps"`
-	Tied             bool     `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Sizes
+	IntermediateSize int             `json:"intermediate_size"`
+	LayerTypes       []string        `json:"layer_types"`
+	Kernel           int             `json:"conv_L_cache"`
+	ConvBias         bool            `json:"conv_bias"`
+	NumDense         int             `json:"num_dense_layers"` // of models with experts
+	ExpertSize       int             `json:"moe_intermediate_size"`
+	NumExperts       int             `json:"num_experts"`
+	TopK             int             `json:"top_k_experts"`
+	ExpertBias       bool            `json:"use_expert_bias"`
+	Scoring          string          `json:"scoring_func"`
+	Normalize        bool            `json:"norm_topk_prob"`
+	Factor           float64         `json:"routed_scaling_factor"`
+	RMSNormEps       float32         `json:"rms_norm_eps"`
+	Tied             bool            `json:"tie_word_embeddings"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.

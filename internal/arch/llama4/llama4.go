@@ -10,7 +10,6 @@ package llama4
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
@@ -19,40 +18,27 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	ExpertSize       int              `json:"moe_intermediate_size"`
-	NumExperts       int              `json:"num_experts"`
-	TopK             int              `json:"top_k_experts"`
-	ExpertStep       int              `json:"interleave_moe_layer_step"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	LayerTypes       []string         `json:"layer_types"`
-	Turning          []int            `json:"no_rope_layers"` // where the types do not name the layers
-	ChunkSize        int              `json:"sliding_window"`
-	QKNorm           bool             `json:"use_qk_norm"`
-	Tuned            bool             `json:"attn_temperature_tuning"`
-	FloorScale       int              `json:"floor_scale"`
-	AttnScale        float64          `json:"attn_scale"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	ExpertSize       int             `json:"moe_intermediate_size"`
+	NumExperts       int             `json:"num_experts"`
+	TopK             int             `json:"top_k_experts"`
+	ExpertStep       int             `json:"interleave_moe_layer_step"`
+	LayerTypes       []string        `json:"layer_types"`
+	Turning          []int           `json:"no_rope_layers"` // where the types do not name the layers
+	ChunkSize        int             `json:"sliding_window"`
+	QKNorm           bool            `json:"use_qk_norm"`
+	Tuned            bool            `json:"attn_temperature_tuning"`
+	FloorScale       int             `json:"floor_scale"`
+	AttnScale        float64         `json:"attn_scale"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -66,10 +52,7 @@ type Layer struct {
 
 // Attention is grouped-query attention.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with a shared expert for all tokens.
@@ -90,7 +73,8 @@ func New(c Config) (*Model, error) {
 			"alone without rope, and experts every so many layers", c.Turning, c.ExpertStep)
 	}
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, turn: graph.RoPEAttr{Freqs: freqs, Interleaved: true}, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
+	m.turn = graph.RoPEAttr{Freqs: freqs, Interleaved: true}
 	for i := range m.Layers {
 		if (i+1)%c.ExpertStep == 0 {
 			m.Layers[i].MoE = new(MoE)
@@ -103,16 +87,12 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		if m.LayerTypes[i] != "full_attention" {
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		if m.LayerTypes[kv.Layer] != "full_attention" {
 			kv.Window, kv.Chunked = m.ChunkSize, true
 		}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -127,9 +107,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	if kv.Chunked {
 		q, k = g.RoPEWith("q", q, m.turn), g.RoPEWith("k", k, m.turn)
 		if m.QKNorm {
@@ -139,8 +117,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	} else if m.Tuned {
 		q = g.ScalePos(q, graph.ScalePosAttr{Beta: m.AttnScale, Every: m.FloorScale, Shift: 1})
 	}
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

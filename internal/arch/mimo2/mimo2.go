@@ -22,14 +22,9 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize     int              `json:"vocab_size"`
-	HiddenSize    int              `json:"hidden_size"`
+	family.Usual
 	DenseSize     int              `json:"intermediate_size"`
-	NumLayers     int              `json:"num_hidden_layers"`
-	NumHeads      int              `json:"num_attention_heads"`
-	NumKVHeads    int              `json:"num_key_value_heads"`
 	PerLayer      map[string]Heads `json:"per_layer_config"`
-	HeadDim       int              `json:"head_dim"`
 	ValueDim      int              `json:"v_head_dim"`
 	ValueScale    float64          `json:"attention_value_scale"`
 	FullSinks     bool             `json:"add_full_attention_sink_bias"`
@@ -37,9 +32,6 @@ type Config struct {
 	LayerTypes    []string         `json:"layer_types"`
 	SlidingWindow int              `json:"sliding_window"`
 	MaxPositions  int              `json:"max_position_embeddings"`
-	RMSNormEps    float32          `json:"rms_norm_eps"`
-	Act           graph.Activation `json:"hidden_act"`
-	Tied          bool             `json:"tie_word_embeddings"`
 	FirstDense    int              `json:"first_k_dense_replace"`
 	ExpertSize    int              `json:"moe_intermediate_size"`
 	NumExperts    int              `json:"num_experts"`
@@ -60,11 +52,8 @@ type Heads struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turns  map[bool]graph.RoPEAttr // of sliding layers, and of others
-	Embed  *graph.Weight           `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer                 `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight           `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight           `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turns               map[bool]graph.RoPEAttr // of sliding layers, and of others
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -78,11 +67,8 @@ type Layer struct {
 
 // Attention is grouped-query attention.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	Sinks *Sinks        `gguf:"" hf:""`
+	family.Attention `gguf:"" hf:""`
+	Sinks            *Sinks `gguf:"" hf:""`
 }
 
 // Sinks holds a score for each head that no position has.
@@ -99,7 +85,7 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{}, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{}, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for slides, p := range map[bool]rope.Params{false: c.Rope.Full, true: c.Rope.Sliding} {
 		r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, p)
 		if err != nil {

@@ -43,20 +43,15 @@ type Config struct {
 	Factor       float64          `json:"routed_scaling_factor"`
 	Growth       float64          `json:"llama_4_scaling_beta"` // of queries; 0 in llama.cpp's files
 	Every        int              `json:"temperature_length"`   // positions of a step of growth
-	Rope         struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope         family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	route  graph.RouteAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	route               graph.RouteAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with either an MLP or a mixture.
@@ -97,7 +92,7 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta) every %d positions", c.Growth, c.Every)
 	}
 	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: true}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups, Best: 2}

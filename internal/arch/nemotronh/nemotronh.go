@@ -10,7 +10,6 @@ package nemotronh
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
@@ -18,13 +17,8 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize  int              `json:"vocab_size"`
-	HiddenSize int              `json:"hidden_size"`
-	NumLayers  int              `json:"num_hidden_layers"`
+	family.Sizes
 	LayerTypes []string         `json:"layer_types"`
-	NumHeads   int              `json:"num_attention_heads"`
-	NumKVHeads int              `json:"num_key_value_heads"`
-	HeadDim    int              `json:"head_dim"`
 	ScanHeads  int              `json:"mamba_num_heads"`
 	ScanDim    int              `json:"mamba_head_dim"`
 	ScanGroups int              `json:"n_groups"`
@@ -85,10 +79,7 @@ type Scan struct {
 
 // Attention is grouped-query attention without positions.
 type Attention struct {
-	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
 }
 
 // MLP is a feed-forward part without a gate.
@@ -178,11 +169,8 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	q, k, v := a.Heads(g, x, &m.Sizes)
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -25,9 +26,7 @@ type Config struct {
 	NumTypes         int              `json:"type_vocab_size"`
 	LayerNormEps     float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope             family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole encoder.

@@ -18,19 +18,11 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	MaxPositions     int              `json:"max_position_embeddings"`
-	LayerTypes       []string         `json:"layer_types"`
-	SlidingWindow    int              `json:"sliding_window"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
+	family.Usual
+	IntermediateSize int      `json:"intermediate_size"`
+	MaxPositions     int      `json:"max_position_embeddings"`
+	LayerTypes       []string `json:"layer_types"`
+	SlidingWindow    int      `json:"sliding_window"`
 	Rope             struct {
 		Full    rope.Params `json:"full_attention"`
 		Sliding rope.Params `json:"sliding_attention"`
@@ -40,11 +32,8 @@ type Config struct {
 // Model is the whole decoder.
 type Model struct {
 	Config
-	full, sliding graph.RoPEAttr
-	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm          *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output        *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	full, sliding       graph.RoPEAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -57,12 +46,7 @@ type Layer struct {
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // layerConfig holds the settings of a layer.
@@ -73,7 +57,7 @@ type layerConfig struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for p, turn := range map[*rope.Params]*graph.RoPEAttr{&c.Rope.Full: &m.full, &c.Rope.Sliding: &m.sliding} {
 		r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, *p)
 		if err != nil {

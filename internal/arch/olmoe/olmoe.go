@@ -17,32 +17,19 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize  int              `json:"vocab_size"`
-	HiddenSize int              `json:"hidden_size"`
-	ExpertSize int              `json:"intermediate_size"`
-	NumExperts int              `json:"num_experts"`
-	TopK       int              `json:"top_k_experts"`
-	Normalize  bool             `json:"norm_topk_prob"`
-	NumLayers  int              `json:"num_hidden_layers"`
-	NumHeads   int              `json:"num_attention_heads"`
-	NumKVHeads int              `json:"num_key_value_heads"`
-	HeadDim    int              `json:"head_dim"`
-	RMSNormEps float32          `json:"rms_norm_eps"`
-	Act        graph.Activation `json:"hidden_act"`
-	Tied       bool             `json:"tie_word_embeddings"`
-	Rope       struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	ExpertSize int             `json:"intermediate_size"`
+	NumExperts int             `json:"num_experts"`
+	TopK       int             `json:"top_k_experts"`
+	Normalize  bool            `json:"norm_topk_prob"`
+	Rope       family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -55,12 +42,7 @@ type Layer struct {
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
@@ -74,18 +56,14 @@ type MoE struct {
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -20,37 +20,24 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	LayerTypes       []string         `json:"layer_types"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	KeyHeads         int              `json:"linear_num_key_heads"`
-	ValueHeads       int              `json:"linear_num_value_heads"`
-	KeyDim           int              `json:"linear_key_head_dim"`
-	ValueDim         int              `json:"linear_value_head_dim"`
-	Kernel           int              `json:"linear_conv_kernel_dim"`
-	Negative         bool             `json:"linear_allow_neg_eigval"` // shares of a correction go up to 2
-	Positions        string           `json:"position_embedding_type"` // rope, or none
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	LayerTypes       []string        `json:"layer_types"`
+	KeyHeads         int             `json:"linear_num_key_heads"`
+	ValueHeads       int             `json:"linear_num_value_heads"`
+	KeyDim           int             `json:"linear_key_head_dim"`
+	ValueDim         int             `json:"linear_value_head_dim"`
+	Kernel           int             `json:"linear_conv_kernel_dim"`
+	Negative         bool            `json:"linear_allow_neg_eigval"` // shares of a correction go up to 2
+	Positions        string          `json:"position_embedding_type"` // rope, or none
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  []float64     // of full layers; nil where nothing turns
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               []float64 // of full layers; nil where nothing turns
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer: a DeltaNet or attention, with norms, and an MLP.
@@ -96,7 +83,7 @@ const gatedEps, lengthEps = 1e-5, 1e-6
 
 // New makes a model with unbound weights.
 func New(c Config) (m *Model, err error) {
-	m = &Model{Config: c, Layers: make([]Layer, c.NumLayers)}
+	m = &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		if c.LayerTypes[i] == family.FullAttention {
 			m.Layers[i].Full = new(Full)

@@ -18,32 +18,19 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize         int              `json:"vocab_size"`
-	HiddenSize        int              `json:"hidden_size"`
-	IntermediateSize  int              `json:"intermediate_size"`
-	NumLayers         int              `json:"num_hidden_layers"`
-	NumHeads          int              `json:"num_attention_heads"`
-	NumKVHeads        int              `json:"num_key_value_heads"`
-	HeadDim           int              `json:"head_dim"`
-	MaxPositions      int              `json:"max_position_embeddings"`
-	OriginalPositions int              `json:"original_max_position_embeddings"` // longest context of short divisors
-	SlidingWindow     int              `json:"sliding_window"`
-	RMSNormEps        float32          `json:"rms_norm_eps"`
-	Act               graph.Activation `json:"hidden_act"`
-	Tied              bool             `json:"tie_word_embeddings"`
-	Rope              struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize  int             `json:"intermediate_size"`
+	MaxPositions      int             `json:"max_position_embeddings"`
+	OriginalPositions int             `json:"original_max_position_embeddings"` // longest context of short divisors
+	SlidingWindow     int             `json:"sliding_window"`
+	Rope              family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -75,18 +62,15 @@ func New(c Config, context int) (*Model, error) {
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions, Opened: context}, p)
 	magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
 	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
-	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim, Window: m.SlidingWindow}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		kv.Window = m.SlidingWindow
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

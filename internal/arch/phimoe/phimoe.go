@@ -20,13 +20,8 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize         int              `json:"vocab_size"`
-	HiddenSize        int              `json:"hidden_size"`
+	family.Sizes
 	ExpertSize        int              `json:"intermediate_size"`
-	NumLayers         int              `json:"num_hidden_layers"`
-	NumHeads          int              `json:"num_attention_heads"`
-	NumKVHeads        int              `json:"num_key_value_heads"`
-	HeadDim           int              `json:"head_dim"`
 	MaxPositions      int              `json:"max_position_embeddings"`
 	OriginalPositions int              `json:"original_max_position_embeddings"` // longest context of short divisors
 	SlidingWindow     int              `json:"sliding_window"`
@@ -37,9 +32,7 @@ type Config struct {
 	NumExperts        int              `json:"num_experts"`
 	TopK              int              `json:"top_k_experts"`
 	Jitter            float64          `json:"router_jitter_noise"`
-	Rope              struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope              family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -66,14 +59,11 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+	OBias            *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
 // MoE is the mixture of experts.

@@ -16,32 +16,19 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	LayerTypes       []string         `json:"layer_types"`
-	SlidingWindow    int              `json:"sliding_window"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	Sections         []int            `json:"mrope_section"` // in models that see
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"`
+	LayerTypes       []string        `json:"layer_types"`
+	SlidingWindow    int             `json:"sliding_window"`
+	Sections         []int           `json:"mrope_section"` // in models that see
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -54,13 +41,10 @@ type Layer struct {
 
 // Attention is grouped-query attention with biased projections.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias"`
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias"`
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias"`
 }
 
 // New makes a model with unbound weights.
@@ -70,21 +54,17 @@ func New(c Config) (*Model, error) {
 		return nil, err
 	}
 	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, false)
-	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		if m.LayerTypes[i] == "sliding_attention" {
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		if m.LayerTypes[kv.Layer] == "sliding_attention" {
 			kv.Window = m.SlidingWindow
 		}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -27,43 +27,30 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"` // without experts
-	NumExperts       int              `json:"num_experts"`
-	TopK             int              `json:"top_k_experts"`
-	ExpertSize       int              `json:"moe_intermediate_size"`
-	SharedSize       int              `json:"shared_expert_intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumNext          int              `json:"mtp_num_hidden_layers"` // layers behind the last
-	LayerTypes       []string         `json:"layer_types"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
-	KeyHeads         int              `json:"linear_num_key_heads"`
-	ValueHeads       int              `json:"linear_num_value_heads"`
-	KeyDim           int              `json:"linear_key_head_dim"`
-	ValueDim         int              `json:"linear_value_head_dim"`
-	Kernel           int              `json:"linear_conv_kernel_dim"`
-	Sections         []int            `json:"mrope_section"`
-	MaxPositions     int              `json:"max_position_embeddings"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	IntermediateSize int             `json:"intermediate_size"` // without experts
+	NumExperts       int             `json:"num_experts"`
+	TopK             int             `json:"top_k_experts"`
+	ExpertSize       int             `json:"moe_intermediate_size"`
+	SharedSize       int             `json:"shared_expert_intermediate_size"`
+	NumNext          int             `json:"mtp_num_hidden_layers"` // layers behind the last
+	LayerTypes       []string        `json:"layer_types"`
+	KeyHeads         int             `json:"linear_num_key_heads"`
+	ValueHeads       int             `json:"linear_num_value_heads"`
+	KeyDim           int             `json:"linear_key_head_dim"`
+	ValueDim         int             `json:"linear_value_head_dim"`
+	Kernel           int             `json:"linear_conv_kernel_dim"`
+	Sections         []int           `json:"mrope_section"`
+	MaxPositions     int             `json:"max_position_embeddings"`
+	Rope             family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn    graph.RoPEAttr
-	grouped bool          // heads behind DeltaNets stay by groups
-	Embed   *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers  []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm    *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output  *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	grouped             bool // heads behind DeltaNets stay by groups
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer, with attention or a DeltaNet.
@@ -79,12 +66,7 @@ type Layer struct {
 
 // Attention is gated grouped-query attention. Q makes, for each head, queries and gates.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // DeltaNet is a gated DeltaNet. The columns of Out are in the order of heads by turns of the groups sharing a
@@ -123,7 +105,7 @@ func New(c Config) (*Model, error) {
 			c.Sections, c.KeyHeads, c.ValueHeads)
 	}
 	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Layers: make([]Layer, c.NumLayers+c.NumNext)}
+	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Sections: [3]int(c.Sections),
 		Woven: true}
 	for i := range m.Layers {

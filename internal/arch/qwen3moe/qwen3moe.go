@@ -10,7 +10,6 @@ package qwen3moe
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
@@ -19,37 +18,24 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize  int              `json:"vocab_size"`
-	HiddenSize int              `json:"hidden_size"`
-	ExpertSize int              `json:"moe_intermediate_size"`
-	NumExperts int              `json:"num_experts"`
-	TopK       int              `json:"top_k_experts"`
-	Normalize  bool             `json:"norm_topk_prob"`
-	NumLayers  int              `json:"num_hidden_layers"`
-	NumHeads   int              `json:"num_attention_heads"`
-	NumKVHeads int              `json:"num_key_value_heads"`
-	HeadDim    int              `json:"head_dim"`
-	SparseStep int              `json:"decoder_sparse_step"`
-	DenseOnly  []int            `json:"mlp_only_layers"`
-	Window     int              `json:"sliding_window"`
-	RMSNormEps float32          `json:"rms_norm_eps"`
-	Act        graph.Activation `json:"hidden_act"`
-	Tied       bool             `json:"tie_word_embeddings"`
-	Deepstack  int              `json:"n_deepstack_layers"`
-	Sections   []int            `json:"mrope_section"` // pairs turning by each part of a position (models that see)
-	Rope       struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	family.Usual
+	ExpertSize int             `json:"moe_intermediate_size"`
+	NumExperts int             `json:"num_experts"`
+	TopK       int             `json:"top_k_experts"`
+	Normalize  bool            `json:"norm_topk_prob"`
+	SparseStep int             `json:"decoder_sparse_step"`
+	DenseOnly  []int           `json:"mlp_only_layers"`
+	Window     int             `json:"sliding_window"`
+	Deepstack  int             `json:"n_deepstack_layers"`
+	Sections   []int           `json:"mrope_section"` // pairs turning by each part of a position (models that see)
+	Rope       family.FullRope `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn   graph.RoPEAttr
-	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
 // Layer is a decoder layer.
@@ -62,12 +48,7 @@ type Layer struct {
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+	family.NormedAttention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
@@ -93,7 +74,7 @@ func New(c Config) (*Model, error) {
 		return nil, err
 	}
 	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, true)
-	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -117,13 +98,10 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)     // [T, heads, dim]
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   //
+	q, k, v := a.Heads(g, x, &m.Sizes)
 	q = g.RoPEWith("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
 	k = g.RoPEWith("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

@@ -9,8 +9,6 @@
 package stablelm
 
 import (
-	"math"
-
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
@@ -18,33 +16,23 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
+	family.Sizes
 	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
 	LayerNormEps     float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Biased           bool             `json:"use_qkv_bias"`
 	Parallel         bool             `json:"use_parallel_residual"`
 	Normed           bool             `json:"qk_layernorm"`
 	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope             family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	turn     graph.RoPEAttr
-	Embed    *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers   []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm     *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	NormBias *graph.Weight `gguf:"output_norm.bias" hf:"model.norm.bias"`
-	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	turn                graph.RoPEAttr
+	family.Trunk[Layer] `gguf:"" hf:""`
+	NormBias            *graph.Weight `gguf:"output_norm.bias" hf:"model.norm.bias"`
 }
 
 // Layer is a decoder layer.
@@ -59,22 +47,19 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"use_qkv_bias"`
-	QNorm *graph.Weight `gguf:"attn_q_norm" hf:"q_layernorm.norms" if:"qk_layernorm"` // [heads, dim]
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"use_qkv_bias"`
-	KNorm *graph.Weight `gguf:"attn_k_norm" hf:"k_layernorm.norms" if:"qk_layernorm"` // [kvHeads, dim]
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"use_qkv_bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"use_qkv_bias"`
+	QNorm            *graph.Weight `gguf:"attn_q_norm" hf:"q_layernorm.norms" if:"qk_layernorm"` // [heads, dim]
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"use_qkv_bias"`
+	KNorm            *graph.Weight `gguf:"attn_k_norm" hf:"k_layernorm.norms" if:"qk_layernorm"` // [kvHeads, dim]
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"use_qkv_bias"`
 }
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	r, err := rope.Resolve(c.HeadDim, rope.Context{}, c.Rope.Full)
 	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim}
-	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -108,6 +93,5 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 		k = g.Name(k, "attn_k_norm", "self_attn.k_layernorm.out")
 	}
 	q, k = g.RoPEWith("q", q, m.turn), g.RoPEWith("k", k, m.turn)
-	g.StoreKV(kv, k, v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

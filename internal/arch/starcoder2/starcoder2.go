@@ -17,32 +17,22 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
+	family.Sizes
 	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumHeads         int              `json:"num_attention_heads"`
-	NumKVHeads       int              `json:"num_key_value_heads"`
-	HeadDim          int              `json:"head_dim"`
 	SlidingWindow    int              `json:"sliding_window"` // of all layers; 0 for none
 	LayerNormEps     float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
 	Biased           bool             `json:"use_bias"` // projections; norms always are
 	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"`
-	} `json:"rope_parameters"`
+	Rope             family.FullRope  `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs    rope.Freqs
-	Embed    *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
-	Layers   []Layer       `gguf:"blk" hf:"model.layers"`
-	Norm     *graph.Weight `gguf:"output_norm" hf:"model.norm"`
-	NormBias *graph.Weight `gguf:"output_norm.bias" hf:"model.norm.bias"`
-	Output   *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+	freqs               rope.Freqs
+	family.Trunk[Layer] `gguf:"" hf:""`
+	NormBias            *graph.Weight `gguf:"output_norm.bias" hf:"model.norm.bias"`
 }
 
 // Layer is a decoder layer.
@@ -57,14 +47,11 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	Q     *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	QBias *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"use_bias"`
-	K     *graph.Weight `gguf:"attn_k" hf:"k_proj"`
-	KBias *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"use_bias"`
-	V     *graph.Weight `gguf:"attn_v" hf:"v_proj"`
-	VBias *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"use_bias"`
-	O     *graph.Weight `gguf:"attn_output" hf:"o_proj"`
-	OBias *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"use_bias"`
+	family.Attention `gguf:"" hf:""`
+	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"use_bias"`
+	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"use_bias"`
+	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"use_bias"`
+	OBias            *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"use_bias"`
 }
 
 // MLP is the feed-forward part, without a gate.
@@ -78,7 +65,7 @@ type MLP struct {
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
 	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].

@@ -83,10 +83,10 @@ func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 	m, isObject := family.Object(src)
 	switch {
 	case isObject && dst.Kind() == reflect.Struct:
-		for i := range dst.NumField() {
-			tag := dst.Type().Field(i).Tag.Get("json")
+		for _, f := range reflect.VisibleFields(dst.Type()) { // of embedded structs, their fields
+			tag := f.Tag.Get("json")
 			if v, ok := m[tag]; ok {
-				if err := c.Decode(dst.Field(i), v, joinPath(path, tag)); err != nil {
+				if err := c.Decode(dst.FieldByIndex(f.Index), v, joinPath(path, tag)); err != nil {
 					return err
 				}
 			}

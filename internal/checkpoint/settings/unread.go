@@ -62,8 +62,8 @@ func Tags(dst any) map[string]bool { return tags(reflect.TypeOf(dst).Elem()) }
 // tags returns the set of the json names of t's fields.
 func tags(t reflect.Type) map[string]bool {
 	names := map[string]bool{}
-	for i := range t.NumField() {
-		names[t.Field(i).Tag.Get("json")] = true
+	for _, f := range reflect.VisibleFields(t) {
+		names[f.Tag.Get("json")] = true
 	}
 	return names
 }

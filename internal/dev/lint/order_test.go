@@ -32,7 +32,7 @@ var below = map[string]string{
 	"checkpoint/hf":       "checkpoint/settings mmap registry tokenizer",
 	"checkpoint/packing":  "tensor float16 jsonerr quant simd",
 
-	"family":   "graph",
+	"family":   "graph rope",
 	"arch/*":   "graph rope family",
 	"registry": "arch/*",
 	"arch":     "bind checkpoint",

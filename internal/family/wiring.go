@@ -1,0 +1,159 @@
+package family
+
+import (
+	"math"
+
+	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
+)
+
+// Sizes holds the sizes of nearly every decoder, as a part of its configuration.
+type Sizes struct {
+	VocabSize  int `json:"vocab_size"`
+	HiddenSize int `json:"hidden_size"`
+	NumLayers  int `json:"num_hidden_layers"`
+	NumHeads   int `json:"num_attention_heads"`
+	NumKVHeads int `json:"num_key_value_heads"`
+	HeadDim    int `json:"head_dim"`
+}
+
+// KV returns the store of a layer over all positions.
+func (s *Sizes) KV(layer int) *graph.KV {
+	return &graph.KV{Layer: layer, Heads: s.NumKVHeads, Dim: s.HeadDim}
+}
+
+// Usual holds the settings of most decoders.
+type Usual struct {
+	Sizes
+	RMSNormEps float32          `json:"rms_norm_eps"`
+	Act        graph.Activation `json:"hidden_act"`
+	Tied       bool             `json:"tie_word_embeddings"`
+}
+
+// FullRope holds the rotations of decoders whose layers turn alike.
+type FullRope struct {
+	Full rope.Params `json:"full_attention"`
+}
+
+// Trunk is the weights of a decoder, with layers of type L.
+type Trunk[L any] struct {
+	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
+	Layers []L           `gguf:"blk" hf:"model.layers"`
+	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
+	Output *graph.Weight `gguf:"output" hf:"lm_head" if:"!tie_word_embeddings"`
+}
+
+// NewTrunk makes a trunk with n layers, without weights.
+func NewTrunk[L any](n int) Trunk[L] { return Trunk[L]{Layers: make([]L, n)} }
+
+// Around returns the decoder of these weights. Function layer records the layer of a store, and may give the store a
+// window.
+func (t *Trunk[L]) Around(c *Usual, layer LayerFunc) *Decoder {
+	return &Decoder{Embed: t.Embed, Norm: t.Norm, Output: t.Output, Vocab: c.VocabSize, Hidden: c.HiddenSize,
+		Layers: c.NumLayers, Eps: c.RMSNormEps, KV: c.KV, Layer: layer}
+}
+
+// Record records the pass from the step's tokens to logits [outputs, vocab].
+func (t *Trunk[L]) Record(g graph.Builder, c *Usual, layer LayerFunc) *graph.Node {
+	return t.Around(c, layer).Forward(g)
+}
+
+// Layer is a decoder layer with attention A and a feed-forward part F, each behind a norm.
+type Layer[A, F any] struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     A             `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      F             `gguf:"" hf:"mlp"`
+}
+
+// Record records the layer: each part is added to its input.
+func (l *Layer[A, F]) Record(g graph.Builder, h *graph.Node, c *Usual, attn, mlp NodeFunc) *graph.Node {
+	h = g.Add(h, attn(g.RMSNorm(l.AttnNorm, h, c.RMSNormEps, 0)))
+	h = g.Add(h, mlp(g.RMSNorm(l.MLPNorm, h, c.RMSNormEps, 0)))
+	return g.Name(h, "out", "out")
+}
+
+// MixedLayer is a decoder layer with either an MLP or a mixture E.
+type MixedLayer[A, E any] struct {
+	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     A             `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *MLP          `gguf:"" hf:"mlp"`
+	MoE      *E            `gguf:"" hf:"mlp"`
+}
+
+// Choose makes the layer's MLP or its mixture.
+func (l *MixedLayer[A, E]) Choose(dense bool) {
+	if dense {
+		l.MLP = new(MLP)
+	} else {
+		l.MoE = new(E)
+	}
+}
+
+// Record records the layer, whose MLP has size features between.
+func (l *MixedLayer[A, E]) Record(g graph.Builder, h *graph.Node, c *Usual, size int, attn, moe NodeFunc) *graph.Node {
+	h = g.Add(h, attn(g.RMSNorm(l.AttnNorm, h, c.RMSNormEps, 0)))
+	x := g.RMSNorm(l.MLPNorm, h, c.RMSNormEps, 0)
+	if l.MLP != nil {
+		x = l.MLP.Forward(g, x, c.Act, size, c.HiddenSize)
+	} else {
+		x = moe(x)
+	}
+	return g.Name(g.Add(h, x), "out", "out")
+}
+
+// LayerFunc records the layer of a store.
+type LayerFunc = func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node
+
+// NodeFunc records a part of a layer.
+type NodeFunc = func(x *graph.Node) *graph.Node
+
+// Attention is grouped-query attention.
+type Attention struct {
+	Q *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	K *graph.Weight `gguf:"attn_k" hf:"k_proj"`
+	V *graph.Weight `gguf:"attn_v" hf:"v_proj"`
+	O *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+}
+
+// Heads records queries [T, heads, dim], and keys and values [T, kvHeads, dim].
+func (a *Attention) Heads(g graph.Builder, x *graph.Node, s *Sizes) (q, k, v *graph.Node) {
+	q = g.Heads(g.Linear(a.Q, x, s.NumHeads*s.HeadDim), s.HeadDim)
+	k = g.Heads(g.Linear(a.K, x, s.NumKVHeads*s.HeadDim), s.HeadDim)
+	v = g.Heads(g.Linear(a.V, x, s.NumKVHeads*s.HeadDim), s.HeadDim)
+	return q, k, v
+}
+
+// Mix stores keys and values, and records what queries read, behind the last projection.
+func (a *Attention) Mix(g graph.Builder, q, k, v *graph.Node, kv *graph.KV, s *Sizes) *graph.Node {
+	g.StoreKV(kv, k, v)
+	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(s.HeadDim))), s.HiddenSize)
+}
+
+// Forward records attention whose queries and keys turn.
+func (a *Attention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Sizes, turn graph.RoPEAttr) *graph.Node {
+	q, k, v := a.Heads(g, x, s)
+	q, k = g.RoPEWith("q", q, turn), g.RoPEWith("k", k, turn)
+	return a.Mix(g, q, k, v, kv, s)
+}
+
+// NormedAttention is grouped-query attention over normed queries and keys.
+type NormedAttention struct {
+	Attention `gguf:"" hf:""`
+	QNorm     *graph.Weight `gguf:"attn_q_norm" hf:"q_norm"`
+	KNorm     *graph.Weight `gguf:"attn_k_norm" hf:"k_norm"`
+}
+
+// Forward records attention whose queries and keys turn behind their norms; without turn they do not.
+func (a *NormedAttention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, c *Usual,
+	turn *graph.RoPEAttr) *graph.Node {
+	q, k, v := a.Heads(g, x, &c.Sizes)
+	if q = g.RMSNorm(a.QNorm, q, c.RMSNormEps, 0); turn != nil {
+		q = g.RoPEWith("q", q, *turn)
+	}
+	if k = g.RMSNorm(a.KNorm, k, c.RMSNormEps, 0); turn != nil {
+		k = g.RoPEWith("k", k, *turn)
+	}
+	return a.Mix(g, q, k, v, kv, &c.Sizes)
+}
