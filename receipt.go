@@ -286,6 +286,7 @@ type VerifyOptions struct {
 	Key       ed25519.PublicKey // the only accepted signer; nil accepts any signature, and none
 	Template  string            // the chat template of the answer, instead of the model's
 	Positions []int             // tokens of the answer to verify, from 0; nil is all, and an empty list an error
+	Caller    Caller            // author of the request
 
 	// Progress is called with the verified tokens and their total. Progress may be nil.
 	Progress func(done, total int)
@@ -493,6 +494,7 @@ func (v *Verdict) logits(ctx context.Context, m *Model, r *receipt.Receipt, o Ve
 		return err
 	}
 	s.s.Adapt(blend)
+	s.s.As(o.Caller.engine())
 	tokens, size := slices.Concat(r.Prompt, r.Answer), m.opened.Graph.Result().Shape.Size()
 	for len(positions) > 0 {
 		first, n := positions[0], 1

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -116,4 +118,34 @@ func showReceipt(x *exchange) any {
 	x.w.WriteHeader(http.StatusOK)
 	x.w.Write(b) // an error is the client's, already gone
 	return nil
+}
+
+// verifyReceipt answers POST /v1/receipts/verify: the model computes the answer of a receipt again.
+func verifyReceipt(x *exchange) any {
+	f, m := x.readRequest(x.readModel)
+	refuseTuned(x)
+	raw := f.take("receipt")
+	if f.done(); raw == nil {
+		lack("receipt")
+	}
+	r, err := karat.ReadReceipt(bytes.NewReader(raw))
+	if err != nil {
+		fail("receipt", "%v", err)
+	}
+	prompt, answer := r.Tokens()
+	if most := m.room; prompt+answer > most {
+		throw(tooLong("receipt", most, prompt+answer, 0))
+	}
+	defer x.s.enter(x.who, 1, prompt+answer)()
+	v, err := m.model.Verify(x.ctx, r, karat.VerifyOptions{Caller: x.who.caller()})
+	if err != nil && (x.ctx.Err() != nil || errors.Is(err, karat.ErrClosed)) {
+		return x.s.explain(x.ctx, err)
+	} else if err != nil {
+		fail("receipt", "%v", err)
+	}
+	x.s.addUsage(x.ctx, x.who, m, usage{prompt: prompt + v.Tokens})
+	return struct {
+		*karat.Verdict
+		Verified bool `json:"verified"`
+	}{v, v.Verified()}
 }

@@ -17,6 +17,7 @@ func TestReceipts(t *testing.T) {
 		c.header = map[string]string{"Authorization": "Bearer " + strings.Repeat(name, 20)}
 	}
 	as("a")
+	var last string // receipt
 	chat := `"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 7`
 	for path, body := range map[string]string{
 		"/v1/chat/completions": `{"model": "demo", "n": 2, "temperature": 1, "seed": 3, ` + chat + `}`,
@@ -45,12 +46,31 @@ func TestReceipts(t *testing.T) {
 			if err != nil || !v.Verified() || !v.Draws || v.Tokens < 1 {
 				t.Errorf("%s%s: %+v, %v", path, query, v, err)
 			}
+			status, said, _ := c.do("POST", "/v1/receipts/verify", `{"model": "demo", "receipt": `+text+`}`)
+			if status != 200 || !strings.Contains(said, `"verified":true`) || !strings.Contains(said, `"signed":true`) {
+				t.Errorf("%s%s is verified so: %d %s", path, query, status, said)
+			}
+			last = text
 		}
 		as("b")
 		if status, _, _ := c.do("GET", "/v1/receipts/"+id, ""); status != 404 {
 			t.Errorf("the receipt of another key: %d", status)
 		}
 		as("a")
+	}
+	for body, want := range map[string]string{
+		`{"receipt": ` + strings.Replace(last, `"karat `, `"other `, 1) + `}`: `"kind":"tampered"`,
+		`{"receipt": {"receipt": 1}}`:                                         "no receipt",
+		`{"receipt": "x"}`:                                                    "no receipt",
+		`{}`:                                                                  "Missing required parameter: 'receipt'",
+		`{"receipt": ` + last + `, "key": 1}`:                                 "key",
+		`{"model": "nobody", "receipt": ` + last + `}`:                        "nobody",
+		`{"receipt": ` + last[:len(last)/2]:                                   "JSON",
+		`{"receipt": ` + strings.Replace(last, `"prompt":[`, `"prompt":[`+strings.Repeat("1,", 5000), 1) + `}`: "maximum context length",
+	} {
+		if _, said, _ := c.do("POST", "/v1/receipts/verify", body); !strings.Contains(said, want) || strings.Contains(said, `"verified":true`) {
+			t.Errorf("%.60s is verified so: %s", body, said)
+		}
 	}
 	none := serve(t, m, Options{})
 	_, _, header := none.do("POST", "/v1/completions", `{"prompt": "The sky is", "max_tokens": 1}`)

@@ -233,6 +233,7 @@ func (s *Server) routes() {
 		})
 	}
 	get("/v1/receipts/{id}", openAI{}, showReceipt)
+	post("/v1/receipts/verify", openAI{}, verifyReceipt)
 	get("/v1/responses/{id}", openAI{}, showResponse)
 	s.handle("DELETE /v1/responses/{id}", route{voice: openAI{}, handle: deleteResponse})
 	s.storeRoutes()

@@ -71,6 +71,8 @@ async function receipts() {
   const receipt = JSON.parse(await get('/v1/receipts/' + r.headers.get('karat-receipt')));
   assert.equal(receipt.prompt.length, usage.prompt_tokens);
   assert.equal(Buffer.from(receipt.logits, 'base64').length, 8 * receipt.answer.length);
+  const verdict = await post('/v1/receipts/verify', { model, receipt });
+  assert.deepEqual([verdict.verified, verdict.signed, verdict.tokens], [true, true, receipt.answer.length]);
 }
 
 // writeAdapter writes a PEFT folder of rank 1 for the tiny model's first queries.

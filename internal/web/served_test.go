@@ -3,6 +3,7 @@
 package web
 
 import (
+	"crypto/ed25519"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -30,7 +31,7 @@ func servedPage(t *testing.T, keys ...server.Key) (url string, asked func() []st
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(t.Context(), server.Options{Models: []server.Model{{Name: "demo", Model: m}}, Keys: keys, Pages: served.Pages()})
+	s, err := server.New(t.Context(), server.Options{Models: []server.Model{{Name: "demo", Model: m}}, Keys: keys, Pages: served.Pages(), ReceiptKey: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +110,42 @@ func TestServed(t *testing.T) {
 		t.Errorf("with the browser's engine the page says %q", got)
 	}
 }
+
+// TestServedReceipt: an answer's receipt comes from the server, and one that is dropped on the page the server verifies.
+func TestServedReceipt(t *testing.T) {
+	t.Parallel()
+	url, asked := servedPage(t)
+	p := open(t)
+	p.size("light", 1200)
+	p.visit(url)
+	receipt := do[string](p, does+`await ready(); exact(); ask('What is the color of the sky?'); await answered(1); let saved; const make = URL.createObjectURL; URL.createObjectURL = b => { saved = b; return make(b) };
+		does('assistant', 'Download receipt'); await until('the file', () => saved); return saved.text()`)
+	for _, c := range []struct{ text, want string }{
+		{receipt, "Verified: this model gives this answer. equal equal equal equal equal equal equal equal equal 8 / 8"},
+		{strings.Replace(receipt, `"karat `, `"other `, 1), "Not verified. differs not checked"},
+		{strings.Replace(receipt, `"karat `, `"<img src=x onerror=alert(1)>`, 1), "Not verified. differs not checked"},
+		{strings.Replace(receipt, `"prompt":[`, `"prompt":["",`, 1), "This receipt cannot be verified"},
+		{strings.Replace(receipt, `"prompt":[`, `"prompt":[`+strings.Repeat("1,", 5000), 1), "This receipt cannot be verified"},
+	} {
+		got := do[string](p, dropping+`drop('receipt.json', `+strconv.Quote(c.text)+`, 'application/json'); await until('the verdict', () => $('#receipt-verdict') || $('#notes [role=alert]'));
+			const of = n => [...document.querySelectorAll('#receipt-result td:nth-child(' + n + ')')].map(e => e.textContent); const said = [text('#receipt-verdict') + text('#notes [role=alert] span'), ...of(2), of(3)[7]].join(' ') + ' ' + document.querySelectorAll('main img').length;
+			$('#receipt-result').replaceChildren(); $('#notes').replaceChildren(); return said`)
+		if !strings.HasPrefix(got, c.want) || !strings.HasSuffix(got, " 0") {
+			t.Errorf("%.80s: %q, want %q", c.text, got, c.want)
+		}
+	}
+	if paths := asked(); slices.Contains(paths, "/karat.wasm") || !slices.Contains(paths, "/v1/receipts/verify") {
+		t.Errorf("the page asked for %q", paths)
+	}
+	for _, e := range p.errors() {
+		if !strings.Contains(e, "400") { // refused, as is to be
+			t.Error("console:", e)
+		}
+	}
+}
+
+// dropping drops a file on the page.
+const dropping = `const drop = (name, data, type) => { const d = new DataTransfer(); d.items.add(new File([data], name, { type })); dispatchEvent(new DragEvent('drop', { dataTransfer: d, cancelable: true })) }; `
 
 // called gives the model two tools, has it call them, and sends their results; it returns what is seen on the way.
 const called = `$('#tools').value = JSON.stringify(['weather', 'clock'].map(name => ({ type: 'function', function: { name } })));
@@ -209,7 +246,7 @@ func TestRewrite(t *testing.T) {
 	if got != "What?|It is **green**.|prompt;green" {
 		t.Errorf("an answer written anew: %q", got)
 	}
-	if got := do[string](p, `return text('.turn.assistant:last-child .stats')`); !strings.Contains(got, "of 4,096 tokens of context (0.") {
+	if got := do[string](p, `$('.turn.assistant:last-child .stats summary').click(); return text('.turn.assistant:last-child .stats')`); !strings.Contains(got, "of 4,096 tokens of context (0.") {
 		t.Errorf("the context: %q", got)
 	}
 	got = do[string](p, does+`const turns = () => document.querySelectorAll('.turn').length, seen = [turns()]; does('user', 'Delete'); await until('less', () => turns() === 2); seen.push(turns());
@@ -339,18 +376,17 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	p, _ := visited(t)
 	p.upload("#attach-file", written(t, "notes.txt", "buy milk"))
-	const drop = `const drop = (name, data, type) => { const d = new DataTransfer(); d.items.add(new File([data], name, { type })); dispatchEvent(new DragEvent('drop', { dataTransfer: d, cancelable: true })) }; `
-	got := do[string](p, drop+`await until('the file', () => text('#attached').startsWith('notes.txt')); drop('b.go', 'package b', ''); await until('another', () => text('#attached').includes('b.go'));
+	got := do[string](p, dropping+`await until('the file', () => text('#attached').startsWith('notes.txt')); drop('b.go', 'package b', ''); await until('another', () => text('#attached').includes('b.go'));
 		ask('prompt'); const sent = JSON.parse(await answered(1)); return sent[0].content + '|' + text('#attached') + '|' + text('.turn.user summary')`)
 	if want := "notes.txt:\n```\nbuy milk\n```\n\nb.go:\n```\npackage b\n```\n\nprompt||notes.txt"; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
 	for _, c := range []struct{ name, data, kind, want string }{{"a.bin", "a\\0b", "", "no text"}, {"a.png", "x", "image/png", "sees no pictures"}} {
-		if got := do[string](p, drop+`drop('`+c.name+`', '`+c.data+`', '`+c.kind+`'); return (await failed('it')) + text('#attached')`); !strings.Contains(got, c.want) {
+		if got := do[string](p, dropping+`drop('`+c.name+`', '`+c.data+`', '`+c.kind+`'); return (await failed('it')) + text('#attached')`); !strings.Contains(got, c.want) {
 			t.Errorf("%s: the page says %q", c.name, got)
 		}
 	}
-	if got := do[string](p, drop+`drop('mine.gguf', 'GGUF' + '0'.repeat(999), ''); await until('the model', () => text('#model').startsWith('mine.gguf')); await ready(); return text('#model b')`); got != "mine.gguf" {
+	if got := do[string](p, dropping+`drop('mine.gguf', 'GGUF' + '0'.repeat(999), ''); await until('the model', () => text('#model').startsWith('mine.gguf')); await ready(); return text('#model b')`); got != "mine.gguf" {
 		t.Errorf("a dropped model: %q", got)
 	}
 }

@@ -161,6 +161,7 @@ function fail(e) {
 		crash: [['restart', () => restart()]],
 		file: [['models', () => openModels()]],
 		architecture: [['models', () => openModels()]],
+		noReceipt: info?.backend === 'webgpu' ? [['useCPU', () => again('cpu')]] : [],
 		browser: [['demo', () => loadModel({ kind: 'demo', name: 'demo.gguf' })], ['models', () => openModels()]],
 	}[kind] || [];
 	note('error', 'error_' + kind, undefined, e.message, ...actions);
