@@ -176,7 +176,7 @@ func TestSmall(t *testing.T) {
 		t.Errorf("a dismissed note is there after a reload: %q", got)
 	}
 	got := do[[]string](p, keeping+`set('temperature', '0.7'); const seeds = [];
-		for (const seed of ['', '', '7']) { set('seed', seed); const n = answers().length; ask('settings'); seeds.push(String(JSON.parse(await answered(n + 1)).seed)); seeds.push(text('.turn:last-child .stats')) } return seeds`)
+		for (const seed of ['', '', '7']) { set('seed', seed); const n = answers().length; ask('settings'); seeds.push(String(JSON.parse(await answered(n + 1)).seed)); seeds.push($('.turn:last-child .stats p').textContent) } return seeds`)
 	if len(got) != 6 || got[0] == "0" || got[0] == got[2] || got[4] != "7" || !strings.Contains(got[1], "seed "+got[0]+" ·") || !strings.Contains(got[5], "seed 7 ·") {
 		t.Errorf("seeds: %q", got)
 	}

@@ -23,14 +23,18 @@ function makeChat() {
 					h('button', { id: 'attach', type: 'button', class: 'small', t: 'attach', onclick: () => file.click() }), file,
 					h('button', { id: 'show-prompt', type: 'button', class: 'small', t: 'showPrompt', 'data-needs': '', 'aria-expanded': 'false', 'aria-controls': 'prompt', onclick: togglePrompt }),
 					h('button', { id: 'open-probe', type: 'button', class: 'small', t: 'probe', 'aria-expanded': 'false', 'aria-controls': 'probe', onclick: () => openProbe($('probe').hidden) }),
-					h('span', { class: 'grow' }),
 					h('button', { id: 'send', class: 'main', t: 'send', 'data-needs': '', 'data-starts': 'chat' }),
 					h('button', { id: 'stop', type: 'button', t: 'stop', 'data-stops': 'chat', hidden: true, onclick: stop }))),
 				h('div', { id: 'prompt', class: 'card shown', hidden: true, tabindex: '0', role: 'region', tLabel: 'promptTitle' }))),
 		h('div', { id: 'probe', role: 'region', tLabel: 'probe', tabindex: '0', hidden: true }), makeSettings());
 	addEventListener('keydown', e => {
 		if (e.key !== 'Escape' || $('models').open) return;
-		if (busy && busy !== 'load') stop();
+		const shown = e.target.closest?.(':is(.menu, .badge, .side)[open]');
+		document.body.classList.remove('listing');
+		if (shown) {
+			shown.open = false;
+			shown.firstElementChild.focus();
+		} else if (busy && busy !== 'load') stop();
 		else if (editing) endEdit();
 	});
 	$('settings').addEventListener('change', keepSettings);
@@ -127,7 +131,7 @@ function drawTurn(talk, turn) {
 	const mine = turn.role !== 'assistant', body = h('div', { class: 'text', dir: 'auto' });
 	const e = h('article', { class: 'turn ' + turn.role, tLabel: name(turn) },
 		h('span', { class: 'who', dir: 'auto', t: name(turn) }), mine ? attachments(turn.files) : h('details', { class: 'reasoning', hidden: !turn.reasoning }, h('summary', { t: 'reasoning' }), h('div', { class: 'thoughts', dir: 'auto' }, turn.reasoning || '')),
-		body, mine ? null : h('div', { class: 'calls' }, callBoxes(talk, turn)), h('div', { class: 'muted stats' }), h('div', { class: 'does' }, branches(talk, turn), copier(() => turn.text),
+		body, mine ? null : h('div', { class: 'calls' }, callBoxes(talk, turn)), mine ? null : h('details', { class: 'muted stats' }, h('summary')), h('div', { class: 'does' }, branches(talk, turn), copier(() => turn.text),
 			turn.role === 'tool' ? null : mine ? h('button', { type: 'button', class: 'small', t: 'edit', 'data-needs': '', onclick: () => edit(turn) }) : [
 				h('button', { type: 'button', class: 'small', t: 'regenerate', 'data-needs': '', onclick: () => again(turn) }),
 				turn.stop === 'length' || turn.stop === 'aborted' ? h('button', { type: 'button', class: 'small', t: 'goOn', 'data-needs': '', onclick: () => goOn(turn) }) : null,
@@ -135,7 +139,7 @@ function drawTurn(talk, turn) {
 				turn.tokens?.length ? h('button', { type: 'button', class: 'small', t: 'tokensOf', 'aria-expanded': 'false', onclick: e => toggleTokens(turn, e.target) }) : null,
 				turn.receipt ? h('button', { type: 'button', class: 'small', t: 'receipt', onclick: () => saveReceipt(turn) }) : null], h('button', { type: 'button', class: 'small', t: 'remove', 'data-needs': '', onclick: () => cut(talk, turn) })));
 	write(body, turn, mine || talk.mode === 'text');
-	if (turn.said) say(e.querySelector('.stats'), ...statsOf(turn.said));
+	if (turn.said) showStats(e.querySelector('.stats'), turn.said);
 	for (const b of e.querySelectorAll('[data-needs]')) b.disabled = !!busy || !info;
 	return e;
 }
@@ -263,7 +267,7 @@ async function giveResults(talk, turn, results) {
 
 // stream streams an answer into a turn. A screen reader hears it sentence by sentence.
 async function stream(talk, said, begun) {
-	const began = performance.now(), log = $('log'), e = said._e, body = e.querySelector('.text'), line = e.querySelector('.stats'), sampling = samplingOf(), plain = talk.mode === 'text';
+	const began = performance.now(), log = $('log'), e = said._e, body = e.querySelector('.text'), line = e.querySelector('.stats summary'), sampling = samplingOf(), plain = talk.mode === 'text';
 	const turns = branch(talk), asked = turns.at(-2), prompt = plain ? asked.text + said.text : messages(talk, begun ? turns : turns.slice(0, -1));
 	const before = said.text, follow = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
 	let first = 0, tokens = 0, unsaid = '', shown = 0, later;
@@ -326,9 +330,12 @@ async function stream(talk, said, begun) {
 	keep(r.stats);
 }
 
-// statsOf are the words for how an answer came.
-const statsOf = x => [x.seed === undefined ? 'speed' : 'speedSeed', { context: x.context ? () => t('contextUsed', { used: x.prompt + x.tokens, context: x.context, share: () => percent((x.prompt + x.tokens) / x.context) }) : '', tokens: counted('tokens', x.tokens), rate: x.rate, prompt: counted('tokens', x.prompt), kept: x.kept, promptSeconds: () => number(x.promptSeconds, 2),
-	first: () => number(x.first, 2), why: () => t('stop_' + x.stop), seed: String(x.seed) }];
+// showStats says in a line how an answer came, and more where the line is opened.
+function showStats(e, x) {
+	say(e.firstChild, 'speed', { tokens: counted('tokens', x.tokens), rate: x.rate, why: () => t('stop_' + x.stop) });
+	e.append(h('p', { t: ['speedMore', { prompt: counted('tokens', x.prompt), kept: x.kept, promptSeconds: () => number(x.promptSeconds, 2), first: () => number(x.first, 2), seed: () => x.seed === undefined ? '' : t('seedUsed', { seed: String(x.seed) }),
+		context: () => x.context ? t('contextUsed', { used: x.prompt + x.tokens, context: x.context, share: () => percent((x.prompt + x.tokens) / x.context) }) : '' }] }));
+}
 
 // rate is tokens a second behind the first, which the prompt's step gives.
 const rate = r => r.tokens > 1 && r.seconds > 0 ? (r.tokens - 1) / r.seconds : 0;

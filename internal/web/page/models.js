@@ -33,12 +33,13 @@ function makeModels() {
 	$('models').append(h('div', null,
 		h('div', { class: 'head' }, h('h2', { id: 'models-title', t: 'models' }), h('button', { t: 'close', onclick: () => $('models').close() })),
 		SITE.server ? h('div', { class: 'part' }, h('h3', { t: 'onThisServer' }), h('ul', { id: 'served', class: 'kept' }), h('h3', { t: 'inThisBrowser' })) : null,
-		field('backend', h('select', { id: 'backend', onchange: e => { remember('backend', e.target.value); if (info && info.driver !== 'server') reload(); } }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
+		h('div', { class: 'part' }, h('h3', { t: 'kept' }), h('ul', { id: 'kept', class: 'kept' })),
 		h('div', { class: 'part' }, h('div', { class: 'row' }, h('button', { class: 'main', id: 'demo', t: 'demo', onclick: () => take({ kind: 'demo', name: 'demo.gguf' }) }),
 			h('button', { t: 'localFile', 'aria-describedby': 'local-help', onclick: () => file.click() }), file), h('p', { class: 'muted', id: 'local-help', t: 'localHelp' })),
 		h('form', { novalidate: true, onsubmit: e => { e.preventDefault(); fetchModel(url, sum); } }, h('h3', { t: 'network' }), h('p', { class: 'muted', t: 'addressHelp' }),
 			field('address', url), h('div', { class: 'row' }, field('sum', sum, { class: 'field grow' }), h('button', { id: 'fetch', t: 'fetchOrFind' })), h('div', { id: 'files' })),
-		h('div', { class: 'part' }, h('h3', { t: 'kept' }), h('p', { id: 'room', class: 'muted' }), h('meter', { id: 'quota', tLabel: 'room' }), h('ul', { id: 'kept', class: 'kept' }))));
+		field('backend', h('select', { id: 'backend', onchange: e => { remember('backend', e.target.value); if (info && info.driver !== 'server') reload(); } }, h('option', { value: '', t: 'backendAuto' }), h('option', { value: 'webgpu', t: 'backendGPU' }), h('option', { value: 'cpu', t: 'backendCPU' }))),
+		h('div', { class: 'part' }, h('p', { id: 'room', class: 'muted' }), h('meter', { id: 'quota', tLabel: 'room' }))));
 }
 
 function take(source) {
