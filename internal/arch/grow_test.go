@@ -106,8 +106,7 @@ func TestGrowth(t *testing.T) {
 func TestGrowthErrors(t *testing.T) {
 	folder := golden.Model(t, "ministral3")
 	for want, change := range map[string]func(p map[string]any){
-		"has mscale 2 and mscale_all_dim 1: GGUF has no keys for them": func(p map[string]any) { p["mscale"] = 2 },
-		"has truncate false: GGUF has no key for it":                   func(p map[string]any) { p["truncate"] = false },
+		"has truncate false: GGUF has no key for it": func(p map[string]any) { p["truncate"] = false },
 	} {
 		c := readConfig(t, folder)
 		change(c["rope_parameters"].(map[string]any))

@@ -229,16 +229,17 @@ var rotary = []incident{
 	{row: "part 0", model: "gemma4-31b", hf: func(m *model) {
 		m.config["rope_parameters"].(map[string]any)["full_attention"].(map[string]any)["partial_rotary_factor"] = 0
 	}, want: is("rope_parameters.full_attention.partial_rotary_factor", "0, expected")},
-	{row: "part of llama", model: "llama", hf: set("partial_rotary_factor", 0.5), want: []string{"partial_rotary_factor 0.5 with rope_type"}},
+	{row: "part of llama", model: "llama", hf: set("partial_rotary_factor", 0.5), want: is("partial_rotary_factor", "0.5: heads of architecture llama turn whole")},
 	{row: "factor 0", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": 0}), want: []string{"factor is 0, expected a number from"}},
 	{row: "factor negative", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": -8}), want: is("rope_scaling.factor", "-8, expected")},
 	{row: "factor missing", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear"}), want: []string{"factor is 0, expected a positive number"}},
 	{row: "factor a string", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": "8"}), want: is("rope_scaling.factor", `"8", expected`)},
 	{row: "type a number", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": 8}), want: is("rope_scaling.rope_type", "8, expected string")},
-	{row: "type yarn", model: "qwen3", hf: set("rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4}), want: []string{`rope_type "yarn" is not supported`}},
-	{row: "type yarn, old spelling", model: "qwen2", hf: set("rope_scaling", map[string]any{"type": "yarn", "factor": 4}), want: []string{`rope_type "yarn" is not supported`}},
-	{row: "type yarn in GGUF", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "yarn"); f.set("rope.scaling.factor", float32(4)) },
-		want: []string{`key qwen2.rope.scaling.type is "yarn", supported are none and linear`}},
+	{row: "type unknown", model: "qwen3", hf: set("rope_scaling", map[string]any{"rope_type": "ntk", "factor": 4}), want: []string{`rope_type "ntk" is not supported`}},
+	{row: "type unknown, old spelling", model: "qwen2", hf: set("rope_scaling", map[string]any{"type": "ntk", "factor": 4}), want: []string{`rope_type "ntk" is not supported`}},
+	{row: "type unknown in GGUF", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "ntk"); f.set("rope.scaling.factor", float32(4)) },
+		want: []string{`key qwen2.rope.scaling.type is "ntk", supported are none, linear, yarn and longrope`}},
+	{row: "magnitude 0", model: "qwen3", hf: set("rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4, "attention_factor": 0}), want: []string{"rope_scaling.attention_factor is 0, expected a number from"}},
 	{row: "type a number in GGUF", model: "qwen2", gguf: key("rope.scaling.type", uint32(2)), want: []string{"key qwen2.rope.scaling.type is 2, expected a string"}},
 	{row: "type linear and rope_freqs", model: "llama", gguf: func(f *file) {
 		f.set("rope.scaling.type", "linear")

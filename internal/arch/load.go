@@ -123,7 +123,7 @@ func tower(t *checkpoint.Tower) (g *graph.Graph, weights []*graph.Weight, s fami
 	if err = t.Config(config); err != nil {
 		return nil, nil, s, fmt.Errorf("%s: %w", t.Path, err)
 	}
-	m, err := t.Kind.Model.New(config, 0)
+	m, err := t.Kind.Model.New(config, 0, 0)
 	if err != nil {
 		return nil, nil, s, fmt.Errorf("%s: the part for pictures: %w", t.Path, err)
 	}
@@ -264,6 +264,6 @@ func model(c *checkpoint.Checkpoint, context int) (m family.Forwarder, notes []s
 	if notes, err = c.Config(config); err != nil {
 		return nil, nil, err
 	}
-	m, err = c.Family.Model.New(config, context)
+	m, err = c.Family.Model.New(config, c.ContextLength(), context)
 	return m, notes, err
 }

@@ -77,7 +77,7 @@ func TestPublished(t *testing.T) {
 			if err := x.Config(settings); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := x.Kind.Model.New(settings, 0); err != nil {
+			if _, err := x.Kind.Model.New(settings, 0, 0); err != nil {
 				t.Error(err)
 			}
 		})

@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 		{model: "gpt-oss", hf: config{"rope_parameters": map[string]any{"rope_type": "yarn", "factor": 0, "rope_theta": 1.5e5}}, want: "key rope_parameters.factor is 0"},
 		{model: "phi3", hf: config{"rope_parameters": map[string]any{"rope_type": "longrope", "rope_theta": 1e4, "short_factor": slices.Repeat([]any{1}, 12), "long_factor": []any{1}}},
 			want: "1 numbers in long_factor for 12 pairs"},
-		{model: "granite", gguf: key("rope.scaling.type", ""), want: `key granite.rope.scaling.type is "", supported are none and linear`},
+		{model: "granite", gguf: key("rope.scaling.type", ""), want: `key granite.rope.scaling.type is "", supported are none, linear, yarn and longrope`},
 		{model: "granite", gguf: key("rope.scaling.finetuned", false), want: "key granite.rope.scaling.finetuned is false"},
 	} {
 		t.Run(c.model+" "+c.want, func(t *testing.T) {

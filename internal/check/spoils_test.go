@@ -93,7 +93,7 @@ var spoiledSettings = []spoil{
 	{"25 linear scaling without its factor", "tiny-gemma3.Q8_0", false, "rope-settings", set(".rope.scaling.factor", nil)},
 	{"20 twice the head size", "tiny-llama.Q4_K", false, "heads", set(".attention.key_length", uint32(64))},
 	{"49 head of another width", "tiny-qwen2", false, "tensor-shape", set("hidden_size", 96.)},
-	{"26 scaling of a type that is not supported", "tiny-llama.Q4_K", false, "rope-settings", set(".rope.scaling.type", "yarn")},
+	{"26 scaling of a type that is not supported", "tiny-llama.Q4_K", false, "rope-settings", set(".rope.scaling.type", "dynamic")},
 	{"24 gemma4 without rope_freqs", "tiny-gemma4.Q8_0", false, "rope-freqs", func(m *model) { m.remove("rope_freqs") }},
 	{"24 llama 3.1 without rope_freqs", "tiny-llama.Q4_K", false, "rope-freqs", func(m *model) { m.set(".context_length", uint32(131072)); m.remove("rope_freqs") }},
 	{"27 rope_freqs multiply", "tiny-llama.Q4_K", false, "rope-freqs", func(m *model) { m.alter("rope_freqs", func(_ int, v float32) float32 { return 1 / v }) }},

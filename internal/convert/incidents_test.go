@@ -208,7 +208,7 @@ func TestHostileConfig(t *testing.T) {
 		"unknown":           {"tiny-llama", "config.json", `"hidden_act"`, `"attention_multiplier": 0.5, "hidden_act"`, "attention_multiplier"},
 		"unknown, no part":  {"tiny-qwen3", "config.json", `"hidden_act"`, `"layer_skips": [1], "hidden_act"`, "layer_skips"},
 		"a window of Qwen":  {"tiny-qwen3", "config.json", `"use_sliding_window": false`, `"use_sliding_window": true, "sliding_window": 64, "layer_types": ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]`, "GGUF has no key that says which layers"},
-		"rope":              {"tiny-llama", "config.json", `"rope_type": "llama3"`, `"rope_type": "yarn"`, "yarn"},
+		"rope":              {"tiny-llama", "config.json", `"rope_type": "llama3"`, `"rope_type": "ntk"`, "ntk"},
 		"biases":            {"tiny-llama", "config.json", `"attention_bias": false`, `"attention_bias": true`, "attention_bias"},
 		"a tied head":       {"tiny-qwen2", "config.json", `"tie_word_embeddings": false`, `"tie_word_embeddings": true`, "tie_word_embeddings"},
 		"another model":     {"tiny-llama", "config.json", `"model_type": "llama"`, `"model_type": "rwkv"`, "model_type"},

@@ -119,9 +119,8 @@ type Rope struct {
 	Sliding map[string]any // likewise of sliding layers; nil where all layers turn alike
 	Local   string         // config.json's older key of the sliding layers' base
 	ByKind  bool           // config.json has settings by kind of layer, or none
-	Yarn    bool           // full layers may be of type yarn, with keys in GGUF; sliding layers turn at the same base
+	OneBase bool           // sliding layers turn at the base of full ones
 	Fixed   map[string]any // settings of a yarn without a key in GGUF, equal in all models
-	Long    bool           // layers may be of type longrope: two lists of divisors, in GGUF tensors
 	With    []string       // settings of the family that config.json has among the rotary settings
 	Silent  bool           // GGUF has the base only if it is not 10000
 	Switch  string         // GGUF's key that is false in models whose queries and keys do not turn

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // Model makes runnable models.
@@ -13,9 +14,9 @@ type Model struct {
 
 	weights reflect.Type // struct type behind New's pointer
 
-	// New returns the model of a configuration, opened for sequences of so many tokens, without weights; 0 stands for
-	// the maximum by the configuration.
-	New func(config any, context int) (Forwarder, error)
+	// New returns the model of a configuration, made for so many positions and opened for sequences of so many tokens,
+	// without weights; 0 stands for the maximum by the configuration.
+	New func(config any, positions, context int) (Forwarder, error)
 }
 
 // Forwarder is a model with fields for its weights.
@@ -25,15 +26,17 @@ type Forwarder interface {
 
 // Of makes a Model of a family's New.
 func Of[C any, M Forwarder](newModel func(C) (M, error)) Model {
-	return OfContext(func(c C, _ int) (M, error) { return newModel(c) })
-}
-
-// OfContext returns the Model of a family whose rotation depends on the context that a model is opened for.
-func OfContext[C any, M Forwarder](newModel func(c C, context int) (M, error)) Model {
 	return Model{
 		Config:  func() any { return new(C) },
 		weights: reflect.TypeFor[M]().Elem(),
-		New:     func(config any, context int) (Forwarder, error) { return newModel(*config.(*C), context) },
+		New: func(config any, positions, context int) (Forwarder, error) {
+			for f, v := range reflect.ValueOf(config).Elem().Fields() {
+				if f.Type == reflect.TypeFor[rope.Kinds]() {
+					v.Addr().Interface().(*rope.Kinds).Open(positions, context)
+				}
+			}
+			return newModel(*config.(*C))
+		},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Sizes holds the sizes of nearly every decoder, as a part of its configuration.
@@ -28,11 +27,6 @@ type Usual struct {
 	RMSNormEps float32          `json:"rms_norm_eps"`
 	Act        graph.Activation `json:"hidden_act"`
 	Tied       bool             `json:"tie_word_embeddings"`
-}
-
-// FullRope holds the rotations of decoders whose layers turn alike.
-type FullRope struct {
-	Full rope.Params `json:"full_attention"`
 }
 
 // Trunk is the weights of a decoder, with layers of type L.
@@ -134,7 +128,7 @@ func (a *Attention) Mix(g graph.Builder, q, k, v *graph.Node, kv *graph.KV, s *S
 // Forward records attention whose queries and keys turn.
 func (a *Attention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Sizes, turn graph.RoPEAttr) *graph.Node {
 	q, k, v := a.Heads(g, x, s)
-	q, k = g.RoPEWith("q", q, turn), g.RoPEWith("k", k, turn)
+	q, k = g.RoPE("q", q, turn), g.RoPE("k", k, turn)
 	return a.Mix(g, q, k, v, kv, s)
 }
 
@@ -150,10 +144,10 @@ func (a *NormedAttention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, 
 	turn *graph.RoPEAttr) *graph.Node {
 	q, k, v := a.Heads(g, x, &c.Sizes)
 	if q = g.RMSNorm(a.QNorm, q, c.RMSNormEps, 0); turn != nil {
-		q = g.RoPEWith("q", q, *turn)
+		q = g.RoPE("q", q, *turn)
 	}
 	if k = g.RMSNorm(a.KNorm, k, c.RMSNormEps, 0); turn != nil {
-		k = g.RoPEWith("k", k, *turn)
+		k = g.RoPE("k", k, *turn)
 	}
 	return a.Mix(g, q, k, v, kv, &c.Sizes)
 }

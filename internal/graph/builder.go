@@ -178,14 +178,9 @@ func (b Builder) Head(x *Node, i int) *Node {
 	return b.add(&Node{Op: View, Shape: tensor.Shape{n}, In: []*Node{x}, Attr: ViewAttr{Offset: i * n}})
 }
 
-// RoPE turns the pairs (i, i+dim/2) of each head of x {heads, dim} by the row's position times freqs[i]. role is "q" or
-// "k". (Su et al. 2021, arXiv:2104.09864, in the half style of GPT-NeoX)
-func (b Builder) RoPE(role string, x *Node, freqs []float64) *Node {
-	return b.RoPEWith(role, x, RoPEAttr{Freqs: freqs})
-}
-
-// RoPEWith returns RoPE of a part of each head, of neighbouring pairs, or with a magnitude.
-func (b Builder) RoPEWith(role string, x *Node, a RoPEAttr) *Node {
+// RoPE turns pairs of each head of x {heads, dim} by the row's position times a.Freqs. role is "q" or "k". (Su et al.
+// 2021, arXiv:2104.09864)
+func (b Builder) RoPE(role string, x *Node, a RoPEAttr) *Node {
 	n := b.add(&Node{Op: RoPE, Name: join(b.gguf, "attn_"+role+"_rope"), HF: join(b.hf, "self_attn."+role+"_rope.out"),
 		Shape: x.Shape, In: []*Node{x}, Attr: a})
 	turning := a.Turning(x.Shape.Last())

@@ -11,10 +11,8 @@ import (
 // rounded as in llama.cpp's converter, which computes in PyTorch (generate_extra_tensors in conversion/llama.py and
 // gemma.py there).
 func (p Params) GGUF(dim int) ([]float32, error) {
-	if p.Type == "" {
-		p.Type = p.OldType
-	}
-	if _, err := From(dim, p); err != nil {
+	p = p.whole()
+	if _, err := Resolve(dim, p); err != nil {
 		return nil, err
 	}
 	factors := make([]float32, dim/2)
@@ -36,6 +34,8 @@ func (p Params) GGUF(dim int) ([]float32, error) {
 		}
 	case "factors":
 		copy(factors, p.Factors)
+	case "yarn", "longrope":
+		return nil, fmt.Errorf("rope_type %s has no divisors", p.Type)
 	default:
 		return nil, nil
 	}
@@ -80,8 +80,8 @@ func Banded(freqs []float64, base float64, dim int) (Params, bool) {
 	}
 	p := Params{Type: "llama3", Theta: base, Factor: math.Round(plain[last] / freqs[last]), Low: 1, High: 4}
 	for p.Context = 128; p.Context <= 1<<22 && p.Factor > 1; p.Context *= 2 {
-		f, err := From(dim, p)
-		if err == nil && near(f, freqs) && freqs[0] == plain[0] {
+		r, err := Resolve(dim, p)
+		if err == nil && near(r.Freqs, freqs) && freqs[0] == plain[0] {
 			return p, true
 		}
 	}

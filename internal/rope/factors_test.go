@@ -21,13 +21,13 @@ func TestGGUF(t *testing.T) {
 		if !slices.IsSorted(f) || f[0] != 1 || f[len(f)-1] != float32(c.factor) {
 			t.Errorf("%+v: divisors %v", c, f)
 		}
-		scaled, err := From(c.dim, p)
+		scaled, err := Resolve(c.dim, p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, v := range New(p.Theta, c.dim).Factors(f) {
-			if d := v/scaled[i] - 1; d > 3e-7 || d < -3e-7 { // rounded in another order
-				t.Errorf("%+v: frequency %d is %v, not %v", c, i, v, scaled[i])
+			if d := v/scaled.Freqs[i] - 1; d > 3e-7 || d < -3e-7 { // rounded in another order
+				t.Errorf("%+v: frequency %d is %v, not %v", c, i, v, scaled.Freqs[i])
 			}
 		}
 		if back, ok := Llama3From(p.Theta, f); !ok || back.Factor != p.Factor || back.Context != p.Context || back.Low != 1 || back.High != 4 {
@@ -38,7 +38,7 @@ func TestGGUF(t *testing.T) {
 			t.Errorf("changed divisors are %+v", back)
 		}
 	}
-	if got, err := (Params{Theta: 1e6, OldType: "proportional", Part: 0.25}).GGUF(16); err != nil || !slices.Equal(got, []float32{1, 1, 1e30, 1e30, 1e30, 1e30, 1e30, 1e30}) {
+	if got, err := (Params{Theta: 1e6, Type: "proportional", Part: 0.25}).GGUF(16); err != nil || !slices.Equal(got, []float32{1, 1, 1e30, 1e30, 1e30, 1e30, 1e30, 1e30}) {
 		t.Errorf("a quarter of 8 pairs: %v, %v", got, err)
 	}
 	if got, err := (Params{Theta: 1e4}).GGUF(16); got != nil || err != nil {
@@ -60,11 +60,11 @@ func TestGGUF(t *testing.T) {
 // TestBanded: another base under a scaling by wavelengths divides the pairs that have these wavelengths then.
 func TestBanded(t *testing.T) {
 	p := Params{Type: "llama3", Theta: 5e5, Factor: 8, Low: 1, High: 4, Context: 512}
-	f, err := From(32, p)
+	f, err := Resolve(32, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, ok := Banded(f, 5e5, 32)
+	got, ok := Banded(f.Freqs, 5e5, 32)
 	if got.Context != 512 || got.Factor != 8 || !ok {
 		t.Errorf("%+v, %v", got, ok)
 	}

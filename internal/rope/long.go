@@ -44,18 +44,14 @@ func longFreqs(base float64, dim int, short, long []float32, original, context i
 
 // longrope returns longFreqs of p's lists, and the magnitude sqrt(1 + ln(factor)/ln(original)) unless p has one, factor
 // being the model's longest context over the original.
-func (p *Params) longrope(dim int, c Context) (Freqs, float64, error) {
-	original, err := p.original(c)
+func (p *Params) longrope(dim int) (Freqs, float64, error) {
+	original, factor, err := p.growth()
 	if err != nil {
 		return nil, 0, err
 	}
-	f, err := longFreqs(p.Theta, dim, p.Short, p.Long, int(original), cmp.Or(c.Opened, c.Longest))
+	f, err := longFreqs(p.Theta, dim, p.Short, p.Long, int(original), cmp.Or(p.opened, p.longest))
 	if err != nil {
 		return nil, 0, err
-	}
-	factor := p.Factor
-	if factor == 0 {
-		factor = float64(c.Longest) / original
 	}
 	magnitude := p.Magnitude
 	if magnitude == 0 && factor > 1 && original > 1 {

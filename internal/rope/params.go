@@ -10,8 +10,7 @@ import (
 // rope_parameters. The zero value says nothing.
 type Params struct {
 	Theta   float64 `json:"rope_theta"`
-	Type    string  `json:"rope_type"` // default, linear, llama3, proportional, yarn, longrope, or factors
-	OldType string  `json:"type"`      // an older spelling of Type
+	Type    string  `json:"rope_type"` // one of Resolve's
 	Factor  float64 `json:"factor"`
 	Low     float64 `json:"low_freq_factor"`
 	High    float64 `json:"high_freq_factor"`
@@ -33,6 +32,22 @@ type Params struct {
 	// Factors is GGUF's rope_freqs tensor: the divisors of the frequencies,
 	// with Type "factors".
 	Factors []float32 `json:"factors"`
+
+	longest, opened int // see Open
+}
+
+// Kinds are the settings by kind of layer.
+type Kinds struct {
+	Full    Params `json:"full_attention"`
+	Sliding Params `json:"sliding_attention"`
+}
+
+// Open says for how many positions a model was made (max_position_embeddings), and for how many the model is opened; 0
+// is all of them.
+func (k *Kinds) Open(longest, opened int) {
+	for _, p := range []*Params{&k.Full, &k.Sliding} {
+		p.longest, p.opened = longest, opened
+	}
 }
 
 // maxFreq bounds frequencies: published ones are at most 1. All angles of a Table then stay within Turn's exact range.
@@ -58,58 +73,18 @@ type Rotation struct {
 	Magnitude float64 // multiplies cosines and sines; 0 is 1
 }
 
-// Context is the positions of a model, needed by yarn and longrope.
-type Context struct {
-	Longest int // max_position_embeddings
-	Opened  int // the context at opening; 0 is Longest
-}
-
-// From returns the frequencies for heads of dim features described by ps together. The first to set a base, a type, or
-// a part decides it, the type along with its numbers; no type means no scaling.
+// Resolve returns how heads of dim features turn, in the first Part of the features if p has it. Types: "default";
+// "linear" (Factor); "dynamic"; "llama3" (Factor, Low, High, Context); "yarn" (Factor, Context, Fast, Slow, Truncate,
+// Magnitude, Mscale, MscaleAllDim); "longrope" (Short, Long, Context, Factor, Magnitude); "proportional" (the leading
+// Part of the pairs, divided by Factor if set); "factors" (Factors). Any other type is an error. No type means no
+// scaling.
 //
-// Types: "default"; "linear" (Factor); "llama3" (Factor, Low, High, Context); "proportional" (the leading Part of the
-// pairs, divided by Factor if set); "factors" (Factors). Any other type is an error, and so is a setting that needs a
-// Rotation.
-func From(dim int, ps ...Params) (Freqs, error) {
-	p := first(ps)
-	if p.Type == "yarn" || p.Type == "longrope" {
-		return nil, fmt.Errorf("rope_type %q is not supported", p.Type)
-	}
-	r, err := p.rotation(dim, Context{})
-	if err == nil && r.Dim != 0 {
-		err = fmt.Errorf("partial_rotary_factor %v with rope_type %q is not supported", p.Part, p.Type)
-	}
-	return r.Freqs, err
-}
-
-// Resolve does From's work for families that also have the types "yarn" (Factor, Context, Fast, Slow, Truncate,
-// Magnitude, Mscale, MscaleAllDim) and "longrope" (Short, Long, Context, Factor, Magnitude), and heads of which only
-// the leading Part of the features turns. It expects a head of dim features.
-func Resolve(dim int, c Context, ps ...Params) (Rotation, error) {
-	p := first(ps)
-	return p.rotation(dim, c)
-}
-
-// first returns the settings of ps together.
-func first(ps []Params) Params {
-	var p Params
-	var theta, part float64
-	for _, q := range ps {
-		q.Type = cmp.Or(q.Type, q.OldType)
-		if p.Type == "" {
-			p = q
-		}
-		theta, part = cmp.Or(theta, q.Theta), cmp.Or(part, q.Part)
-	}
-	p.Theta, p.Part = theta, part
-	return p
-}
-
-// Error is an error of settings that contradict each other or that no type takes.
-type Error struct{ error }
-
-func (p *Params) rotation(dim int, c Context) (Rotation, error) {
-	r, err := p.turn(dim, c)
+// "dynamic" has a larger base for texts longer than max_position_embeddings. All positions of a text then turn by a
+// base that follows from its length, so stored keys would be wrong a token later: a model opened for such texts is an
+// error. (_compute_dynamic_ntk_parameters in transformers/modeling_rope_utils.py)
+func Resolve(dim int, p Params) (Rotation, error) {
+	p = p.whole()
+	r, err := p.turn(dim)
 	if err != nil {
 		return Rotation{}, Error{err}
 	}
@@ -121,7 +96,16 @@ func (p *Params) rotation(dim int, c Context) (Rotation, error) {
 	return r, nil
 }
 
-func (p *Params) turn(dim int, c Context) (r Rotation, err error) {
+// whole returns p with the original context, if absent, as the library assumes.
+func (p Params) whole() Params {
+	p.Context = cmp.Or(p.Context, float64(p.longest))
+	return p
+}
+
+// Error is an error of settings that contradict each other or that no type takes.
+type Error struct{ error }
+
+func (p *Params) turn(dim int) (r Rotation, err error) {
 	if dim <= 0 || dim%2 != 0 || dim > 1<<16 {
 		return r, fmt.Errorf("head size %d, expected an even number up to 65536", dim)
 	}
@@ -140,9 +124,9 @@ func (p *Params) turn(dim int, c Context) (r Rotation, err error) {
 	}
 	switch p.Type {
 	case "yarn":
-		r.Freqs, r.Magnitude, err = p.yarn(dim, c)
+		r.Freqs, r.Magnitude, err = p.yarn(dim)
 	case "longrope":
-		r.Freqs, r.Magnitude, err = p.longrope(dim, c)
+		r.Freqs, r.Magnitude, err = p.longrope(dim)
 	default:
 		r.Freqs, err = p.scale(New(p.Theta, dim))
 	}
@@ -159,6 +143,13 @@ func (p *Params) scale(f Freqs) (Freqs, error) {
 			return nil, err
 		}
 		return f.Linear(p.Factor), nil
+	case "dynamic":
+		if p.opened > p.longest && p.longest > 0 {
+			return nil, fmt.Errorf("rope_type dynamic: a text of %d tokens turns all its positions by its length, "+
+				"which is not supported beyond max_position_embeddings, %d: open the model for at most so many",
+				p.opened, p.longest)
+		}
+		return f, p.positive("factor", p.Factor)
 	case "proportional":
 		factor := cmp.Or(p.Factor, 1)
 		if err := p.positive("factor", factor); err != nil {

@@ -65,27 +65,35 @@ func TestLlama3Blend(t *testing.T) {
 	}
 }
 
-func TestFrom(t *testing.T) {
+// opening returns p of a model made for so many positions and opened for so many.
+func opening(p Params, longest, opened int) Params {
+	k := Kinds{Full: p}
+	k.Open(longest, opened)
+	return k.Full
+}
+
+func TestResolve(t *testing.T) {
 	plain := New(1e4, 8)
 	scaled := []float32{1, 2, 1e30, 1e30}
 	for _, c := range []struct {
 		name string
-		ps   []Params
+		p    Params
 		want Freqs
 	}{
-		{"default", []Params{{Theta: 1e4, Type: "default"}}, plain},
-		{"no type", []Params{{Theta: 1e4}}, plain},
-		{"old spelling", []Params{{Theta: 1e4}, {OldType: "linear", Factor: 8}}, plain.Linear(8)},
-		{"first type decides", []Params{{Theta: 1e4, Type: "default"}, {Type: "linear", Factor: 8}}, plain},
-		{"first base decides", []Params{{}, {Theta: 1e4}, {Theta: 1e6, Type: "linear", Factor: 4}}, plain.Linear(4)},
-		{"llama3", []Params{{Theta: 1e4}, {Type: "llama3", Factor: 8, Low: 1, High: 4, Context: 512}}, plain.Llama3(8, 1, 4, 512)},
-		{"proportional", []Params{{Theta: 1e4, Type: "proportional", Part: 0.25}}, plain[:1]},
-		{"proportional and factor", []Params{{Theta: 1e4, Type: "proportional", Part: 0.5, Factor: 2}}, plain[:2].Linear(2)},
-		{"factors", []Params{{Theta: 1e4, Type: "factors", Factors: scaled}}, Freqs{1, round(plain[1] / 2)}},
+		{"default", Params{Theta: 1e4, Type: "default"}, plain},
+		{"no type", Params{Theta: 1e4}, plain},
+		{"linear", Params{Theta: 1e4, Type: "linear", Factor: 8}, plain.Linear(8)},
+		{"dynamic", opening(Params{Theta: 1e4, Type: "dynamic", Factor: 4}, 512, 512), plain},
+		{"dynamic, context unsaid", opening(Params{Theta: 1e4, Type: "dynamic", Factor: 4}, 512, 0), plain},
+		{"llama3", Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4, Context: 512}, plain.Llama3(8, 1, 4, 512)},
+		{"llama3, context unsaid", opening(Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4}, 512, 0), plain.Llama3(8, 1, 4, 512)},
+		{"proportional", Params{Theta: 1e4, Type: "proportional", Part: 0.25}, plain[:1]},
+		{"proportional and factor", Params{Theta: 1e4, Type: "proportional", Part: 0.5, Factor: 2}, plain[:2].Linear(2)},
+		{"factors", Params{Theta: 1e4, Type: "factors", Factors: scaled}, Freqs{1, round(plain[1] / 2)}},
 	} {
-		got, err := From(8, c.ps...)
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
+		got, err := Resolve(8, c.p)
+		if err != nil || !slices.Equal(got.Freqs, c.want) || got.Magnitude != 0 {
+			t.Errorf("%s: %+v, %v, want %v", c.name, got, err, c.want)
 		}
 	}
 	if plain[1] != New(1e4, 8)[1] {
@@ -93,7 +101,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-func TestFromErrors(t *testing.T) {
+func TestErrors(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	llama3 := Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4, Context: 512}
 	bad := func(f func(*Params)) Params {
@@ -106,11 +114,10 @@ func TestFromErrors(t *testing.T) {
 		p    Params
 		want string
 	}{
-		{8, Params{Theta: 1e4, Type: "yarn", Factor: 8}, `"yarn"`},
-		{8, Params{Theta: 1e4, Type: "longrope"}, `"longrope"`},
-		{8, Params{Theta: 1e4, OldType: "dynamic"}, `"dynamic"`},
-		{8, Params{Theta: 1e4, OldType: "su"}, `"su"`},
-		{8, Params{Theta: 1e4, OldType: "mrope"}, `"mrope"`},
+		{8, Params{Theta: 1e4, Type: "dynamic"}, "factor is 0"},
+		{8, opening(Params{Theta: 1e4, Type: "dynamic", Factor: 2}, 512, 513), "a text of 513 tokens"},
+		{8, Params{Theta: 1e4, Type: "su"}, `"su"`},
+		{8, Params{Theta: 1e4, Type: "mrope"}, `"mrope"`},
 		{8, Params{Theta: 1e4, Type: "ntk"}, `"ntk"`},
 		{7, Params{Theta: 1e4}, "head size 7"},
 		{0, Params{Theta: 1e4}, "head size 0"},
@@ -123,7 +130,6 @@ func TestFromErrors(t *testing.T) {
 		{8, Params{Theta: 1e4, Type: "linear", Factor: nan}, "factor is NaN"},
 		{8, Params{Theta: 1e4, Type: "proportional", Part: 2}, "partial_rotary_factor 2"},
 		{8, Params{Theta: 1e4, Type: "proportional", Part: nan}, "partial_rotary_factor NaN"},
-		{8, Params{Theta: 1e4, Part: 0.5}, "partial_rotary_factor 0.5"},
 		{8, Params{Theta: 1e4, Type: "factors", Factors: []float32{1}}, "1 frequency factors for 4 pairs"},
 		{8, Params{Theta: 1e4, Type: "factors", Factors: []float32{1, 0, 1, 1}}, "frequency factor 1 is 0"},
 		{8, Params{Theta: 1e4, Type: "factors", Factors: []float32{1, float32(nan), 1, 1}}, "frequency factor 1 is NaN"},
@@ -133,7 +139,7 @@ func TestFromErrors(t *testing.T) {
 		{8, bad(func(p *Params) { p.High = 0.5 }), "is above"},
 		{8, bad(func(p *Params) { p.Context = inf }), "original_max_position_embeddings is +Inf"},
 	} {
-		f, err := From(c.dim, c.p)
+		f, err := Resolve(c.dim, c.p)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, %v, want an error with %s", c.p, f, err, c.want)
 		}
@@ -143,7 +149,7 @@ func TestFromErrors(t *testing.T) {
 // TestNoBand divides the frequencies of waves longer than the context, and no others, where both factors are 1.
 func TestNoBand(t *testing.T) {
 	p := Params{Theta: 1e4, Type: "llama3", Factor: 16, Low: 1, High: 1, Context: 300}
-	f, err := From(8, p)
+	f, err := Resolve(8, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +157,8 @@ func TestNoBand(t *testing.T) {
 		if 2*math.Pi/v > p.Context {
 			v /= p.Factor
 		}
-		if f[i] != v {
-			t.Errorf("frequency %d is %v, want %v", i, f[i], v)
+		if f.Freqs[i] != v {
+			t.Errorf("frequency %d is %v, want %v", i, f.Freqs[i], v)
 		}
 	}
 }

@@ -26,14 +26,10 @@ func Yarn(base float64, dim int, factor, low, high float64) Freqs {
 
 // yarn returns Yarn between the pairs that turn Fast and Slow times within the original context, and its magnitude: p's
 // own, else 0.1·ln(factor) + 1, else, if p has both multipliers, the ratio of two such sums.
-func (p *Params) yarn(dim int, c Context) (Freqs, float64, error) {
-	original, err := p.original(c)
+func (p *Params) yarn(dim int) (Freqs, float64, error) {
+	original, factor, err := p.growth()
 	if err != nil {
 		return nil, 0, err
-	}
-	factor := p.Factor
-	if factor == 0 {
-		factor = float64(c.Longest) / original
 	}
 	fast, slow := cmp.Or(p.Fast, 32), cmp.Or(p.Slow, 1)
 	if err := cmp.Or(p.positive("factor", factor), p.positive("beta_fast", fast),
@@ -72,21 +68,21 @@ func mscale(factor, m float64) float64 { return float64(0.1*m*ln(factor)) + 1 }
 // ScoreScale returns a further factor of attention's scores: for a yarn with mscale_all_dim, the square of its
 // multiplier, the part of the magnitude missing in features that do not turn. (transformers' modeling_deepseek_v3.py)
 func (p Params) ScoreScale() float64 {
-	if cmp.Or(p.Type, p.OldType) != "yarn" || p.MscaleAllDim == 0 || !(p.Factor > 1) {
+	if p.Type != "yarn" || p.MscaleAllDim == 0 || !(p.Factor > 1) {
 		return 1
 	}
 	by := mscale(p.Factor, p.MscaleAllDim)
 	return by * by
 }
 
-// original returns the context of the model's first training: p's own, else the longest.
-func (p *Params) original(c Context) (float64, error) {
-	n := cmp.Or(p.Context, float64(c.Longest))
-	if !(n >= 1 && n <= 1<<31-1) {
-		return 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647", p.Type,
-			n)
+// growth returns the context of the model's first training, and by how much the longest context exceeds it: p's own
+// factor, else their ratio.
+func (p *Params) growth() (original, factor float64, err error) {
+	if !(p.Context >= 1 && p.Context <= 1<<31-1) {
+		return 0, 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647", p.Type,
+			p.Context)
 	}
-	return n, nil
+	return p.Context, cmp.Or(p.Factor, float64(p.longest)/p.Context), nil
 }
 
 // magnitude checks v, perhaps 0 for 1, and its factor.

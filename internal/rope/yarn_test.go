@@ -61,7 +61,7 @@ func TestYarn(t *testing.T) {
 		"one bound":      {64, Params{Theta: 1e4, Factor: 4, Fast: 2, Slow: 2, Context: 4096, Truncate: no()}},
 	} {
 		c.p.Type = "yarn"
-		got, err := Resolve(c.dim, Context{Longest: 1 << 17}, c.p)
+		got, err := Resolve(c.dim, opening(c.p, 1<<17, 0))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -82,19 +82,19 @@ func TestYarn(t *testing.T) {
 func TestYarnDefaults(t *testing.T) {
 	yes := true
 	short := Params{Theta: 1e6, Type: "yarn"}
-	full := Params{Theta: 1e6, OldType: "yarn", Factor: 4, Fast: 32, Slow: 1, Truncate: &yes, Context: 8192, Magnitude: 0.1*math.Log(4) + 1}
+	full := Params{Theta: 1e6, Type: "yarn", Factor: 4, Fast: 32, Slow: 1, Truncate: &yes, Context: 8192, Magnitude: 0.1*math.Log(4) + 1}
 	for _, p := range []Params{{Context: 8192}, {Factor: 4, Context: 8192}} {
 		short.Factor, short.Context = p.Factor, p.Context
-		a, err := Resolve(128, Context{Longest: 32768}, short)
-		b, err2 := Resolve(128, Context{Longest: 32768}, full)
+		a, err := Resolve(128, opening(short, 32768, 0))
+		b, err2 := Resolve(128, opening(full, 32768, 0))
 		if err != nil || err2 != nil || !slices.Equal(a.Freqs, b.Freqs) || math.Abs(a.Magnitude-b.Magnitude) > 1e-15 {
 			t.Errorf("%+v: %v, %v, %v, %v", p, err, err2, a.Magnitude, b.Magnitude)
 		}
 	}
 	full.Context = 0
-	a, err := Resolve(128, Context{Longest: 8192}, full)
+	a, err := Resolve(128, opening(full, 8192, 0))
 	full.Context = 8192
-	b, err2 := Resolve(128, Context{Longest: 32768}, full)
+	b, err2 := Resolve(128, opening(full, 32768, 0))
 	if err != nil || err2 != nil || !slices.Equal(a.Freqs, b.Freqs) {
 		t.Errorf("no original context: %v, %v", err, err2)
 	}
@@ -109,7 +109,7 @@ func TestLongrope(t *testing.T) {
 	}
 	want := math.Sqrt(1 + math.Log(131072.0/4096)/math.Log(4096))
 	for opened, factors := range map[int][]float32{4096: p.Short, 4097: p.Long, 0: p.Long} {
-		r, err := Resolve(128, Context{Longest: 131072, Opened: opened}, p)
+		r, err := Resolve(128, opening(p, 131072, opened))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestLongrope(t *testing.T) {
 	}
 	for _, c := range []struct{ factor, given, want float64 }{{0, 1.5, 1.5}, {1, 0, 0}, {4, 0, math.Sqrt(1 + math.Log(4)/math.Log(4096))}} {
 		p.Factor, p.Magnitude = c.factor, c.given
-		if r, err := Resolve(128, Context{Longest: 131072}, p); err != nil || math.Abs(r.Magnitude-c.want) > 1e-15 {
+		if r, err := Resolve(128, opening(p, 131072, 0)); err != nil || math.Abs(r.Magnitude-c.want) > 1e-15 {
 			t.Errorf("%+v: %v, %v", c, r.Magnitude, err)
 		}
 	}
@@ -132,11 +132,11 @@ func TestLongrope(t *testing.T) {
 
 // TestResolvePart: a part of the features is as a smaller head.
 func TestResolvePart(t *testing.T) {
-	r, err := Resolve(64, Context{}, Params{Theta: 1e4, Part: 0.5})
+	r, err := Resolve(64, Params{Theta: 1e4, Part: 0.5})
 	if err != nil || r.Dim != 32 || r.Magnitude != 0 || !slices.Equal(r.Freqs, New(1e4, 32)) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = Resolve(64, Context{}, Params{Theta: 1e4, Type: "proportional", Part: 0.5})
+	r, err = Resolve(64, Params{Theta: 1e4, Type: "proportional", Part: 0.5})
 	if err != nil || r.Dim != 0 || !slices.Equal(r.Freqs, New(1e4, 64)[:16]) {
 		t.Errorf("proportional: %+v, %v", r, err)
 	}
@@ -166,7 +166,7 @@ func TestResolveErrors(t *testing.T) {
 		"partial_rotary_factor 0.4":                  {Theta: 1e4, Part: 0.4},
 		"partial_rotary_factor 0.01":                 {Theta: 1e4, Part: 0.01},
 	} {
-		if r, err := Resolve(8, Context{}, p); err == nil || !strings.Contains(err.Error(), want) {
+		if r, err := Resolve(8, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, %v, want an error with %s", p, r, err, want)
 		}
 	}

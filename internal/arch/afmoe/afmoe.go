@@ -20,23 +20,23 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	LayerTypes       []string        `json:"layer_types"`
-	SlidingWindow    int             `json:"sliding_window"`
-	FirstDense       int             `json:"num_dense_layers"`
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	NumShared        int             `json:"num_shared_experts"`
-	Normalize        bool            `json:"norm_topk_prob"`
-	Factor           float64         `json:"routed_scaling_factor"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	SlidingWindow    int        `json:"sliding_window"`
+	FirstDense       int        `json:"num_dense_layers"`
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	NumShared        int        `json:"num_shared_experts"`
+	Normalize        bool       `json:"norm_topk_prob"`
+	Factor           float64    `json:"routed_scaling_factor"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	route               graph.RouteAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
@@ -68,8 +68,8 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor}
 	for i := range m.Layers {
 		if i < c.FirstDense {
@@ -111,7 +111,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	if kv.Window > 0 {
-		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	}
 	g.StoreKV(kv, k, v)
 	gate, y := g.Linear(a.Gate, x, m.NumHeads*m.HeadDim), g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))

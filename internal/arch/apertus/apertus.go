@@ -19,20 +19,20 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Sizes
-	IntermediateSize int             `json:"intermediate_size"`
-	RMSNormEps       float32         `json:"rms_norm_eps"`
-	Tied             bool            `json:"tie_word_embeddings"`
-	AlphaP           []float64       `json:"xielu.alpha_p"` // of each layer, as the files have it, behind softplus
-	AlphaN           []float64       `json:"xielu.alpha_n"`
-	Beta             []float64       `json:"xielu.beta"`
-	Eps              []float64       `json:"xielu.eps"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	RMSNormEps       float32    `json:"rms_norm_eps"`
+	Tied             bool       `json:"tie_word_embeddings"`
+	AlphaP           []float64  `json:"xielu.alpha_p"` // of each layer, as the files have it, behind softplus
+	AlphaN           []float64  `json:"xielu.alpha_n"`
+	Beta             []float64  `json:"xielu.beta"`
+	Eps              []float64  `json:"xielu.eps"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -67,8 +67,8 @@ func New(c Config) (*Model, error) {
 			return nil, fmt.Errorf("xielu.eps %v, only -1e-6 is supported", eps)
 		}
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -100,7 +100,7 @@ func softplus(x float64) float64 { return rope.Ln(1 + rope.Exp(x)) }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs) //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

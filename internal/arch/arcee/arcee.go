@@ -17,9 +17,8 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	MaxPositions     int             `json:"max_position_embeddings"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -50,8 +49,7 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -70,8 +68,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	g.StoreKV(kv, g.RoPEWith("k", k, m.turn), v)
-	return g.Linear(a.O, g.Attention(g.RoPEWith("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
+	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
+	return g.Linear(a.O, g.Attention(g.RoPE("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

@@ -14,7 +14,7 @@ var Family = family.Family{
 	Types: []family.Type{{Name: "arcee", Class: "ArceeForCausalLM", Defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "hidden_act": "relu2", "tie_word_embeddings": false, "max_position_embeddings": 4096.}}},
 	Fixed: map[string]any{"hidden_act": "relu2", "attention_bias": false, "mlp_bias": false},
-	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
+	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Keys: []family.Key{
 		{Setting: "vocab_size"},

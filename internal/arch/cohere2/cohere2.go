@@ -24,13 +24,13 @@ type Config struct {
 	Act              graph.Activation `json:"hidden_act"`
 	Tied             bool             `json:"tie_word_embeddings"`
 	LogitScale       float64          `json:"logit_scale"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -48,8 +48,9 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	turn.Interleaved = true
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -76,8 +77,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	if kv.Window > 0 { // full layers see positions by their mask alone
-		turn := graph.RoPEAttr{Freqs: m.freqs, Interleaved: true}
-		q, k = g.RoPEWith("q", q, turn), g.RoPEWith("k", k, turn)
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	}
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

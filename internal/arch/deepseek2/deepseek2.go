@@ -35,7 +35,6 @@ type Config struct {
 	NumLayers        int              `json:"num_hidden_layers"`
 	NumNext          int              `json:"num_nextn_predict_layers"` // layers behind the last
 	NumHeads         int              `json:"num_attention_heads"`
-	MaxPositions     int              `json:"max_position_embeddings"`
 	QueryRank        int              `json:"q_lora_rank"` // 0 for queries without a latent
 	Rank             int              `json:"kv_lora_rank"`
 	PlainDim         int              `json:"qk_nope_head_dim"` // features of a head without rotation
@@ -62,7 +61,7 @@ type Config struct {
 	IndexDim         int              `json:"index_head_dim"`
 	IndexInterleaved bool             `json:"indexer_rope_interleave"`
 	IndexTypes       []string         `json:"indexer_types"` // by layer: full, or shared for an earlier layer's choice
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -118,10 +117,10 @@ const latentEps = 1e-6
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)),
+	turn, err := family.Turn(c.TurningDim, c.Rope.Full)
+	turn.Interleaved = c.Interleaved
+	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)), turn: turn,
 		Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
-	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: c.Interleaved}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups}
 	switch {
@@ -188,12 +187,12 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	if w == nil {
 		from, w = g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0), a.QB // [T, qRank]
 	}
-	q := g.Heads(g.Linear(w, from, m.NumHeads*qDim), qDim)                   // [T, heads, plain + turning]
-	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)         // [T, heads, rank]
-	turning := g.RoPEWith("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn) // [T, heads, turning]
-	both := g.Linear(a.KVA, x, kv.Dim)                                       // [T, rank + turning]
-	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0)    // [T, rank]
-	k := g.RoPEWith("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
+	q := g.Heads(g.Linear(w, from, m.NumHeads*qDim), qDim)                // [T, heads, plain + turning]
+	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)      // [T, heads, rank]
+	turning := g.RoPE("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn)  // [T, heads, turning]
+	both := g.Linear(a.KVA, x, kv.Dim)                                    // [T, rank + turning]
+	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0) // [T, rank]
+	k := g.RoPE("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
 	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
 	if a.Indexer != nil {
 		*chosen = a.Indexer.forward(g, x, from, m.index[kv.Layer], m)
@@ -261,8 +260,8 @@ func (ix *Indexer) forward(g graph.Builder, x, latent *graph.Node, keys *graph.K
 	turn := m.turn
 	turn.Dim, turn.Interleaved = m.TurningDim, m.IndexInterleaved
 	k := g.LayerNorm(ix.KNorm, ix.KBias, g.Linear(ix.K, x, m.IndexDim), latentEps) // [T, dim]
-	g.StoreKV(keys, g.RoPEWith("index_k", g.Heads(k, m.IndexDim), turn), nil)
+	g.StoreKV(keys, g.RoPE("index_k", g.Heads(k, m.IndexDim), turn), nil)
 	q := g.Heads(g.Linear(ix.Q, latent, m.IndexHeads*m.IndexDim), m.IndexDim) // [T, heads, dim]
 	w := g.Linear(ix.Weights, x, m.IndexHeads)                                // [T, heads]
-	return g.Choose(g.RoPEWith("index_q", q, turn), w, keys, m.IndexTopK)
+	return g.Choose(g.RoPE("index_q", q, turn), w, keys, m.IndexTopK)
 }

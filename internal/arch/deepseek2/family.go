@@ -46,7 +46,7 @@ var Family = family.Family{
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6},
 	},
-	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true},
+	Rope:     family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
 
 	Keys: []family.Key{

@@ -19,20 +19,20 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	FirstDense       int             `json:"moe_layer_start_index"`
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	NumShared        int             `json:"num_shared_experts"`
-	Interval         int             `json:"moe_layer_interval"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	FirstDense       int        `json:"moe_layer_start_index"`
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	NumShared        int        `json:"num_shared_experts"`
+	Interval         int        `json:"moe_layer_interval"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -60,8 +60,9 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	turn.Interleaved = true
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		if i < c.FirstDense || (i+1)%c.Interval != 0 {
 			m.Layers[i].MLP = new(family.MLP)
@@ -95,9 +96,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	turn := graph.RoPEAttr{Freqs: m.freqs, Interleaved: true}
-	q = g.RoPEWith("q", q, turn)
-	g.StoreKV(kv, g.RoPEWith("k", k, turn), v)
+	q = g.RoPE("q", q, m.turn)
+	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 

@@ -15,8 +15,8 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -41,8 +41,8 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: freqs, Interleaved: true}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	turn.Interleaved = true
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -61,6 +61,6 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q, k = g.RoPEWith("q", q, m.turn), g.RoPEWith("k", k, m.turn)
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

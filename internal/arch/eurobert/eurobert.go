@@ -20,13 +20,13 @@ type Config struct {
 	IntermediateSize int              `json:"intermediate_size"`
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole encoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
+	turn   graph.RoPEAttr
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight `gguf:"output_norm" hf:"model.norm"`
@@ -47,8 +47,8 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to rows [outputs, hidden].
@@ -69,7 +69,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)
 	look := graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(m.HeadDim)), Bidirectional: true}
 	return g.Linear(a.O, g.AttentionWith(q, look, nil), m.HiddenSize)

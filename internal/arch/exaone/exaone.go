@@ -17,14 +17,14 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
+	turn   graph.RoPEAttr
 	Embed  *graph.Weight `gguf:"token_embd" hf:"transformer.wte"`
 	Layers []Layer       `gguf:"blk" hf:"transformer.h"`
 	Norm   *graph.Weight `gguf:"output_norm" hf:"transformer.ln_f"`
@@ -56,8 +56,8 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -81,8 +81,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
 	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	g.StoreKV(kv, g.RoPE("k", k, m.freqs), v)
-	x = g.Attention(g.RoPE("q", q, m.freqs), kv, 1/math.Sqrt(float64(m.HeadDim)))
+	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
+	x = g.Attention(g.RoPE("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
 	return g.Linear(a.O, x, m.HiddenSize)
 }
 

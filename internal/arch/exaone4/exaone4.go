@@ -21,18 +21,16 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int      `json:"intermediate_size"`
-	LayerTypes       []string `json:"layer_types"`
-	SlidingWindow    int      `json:"sliding_window"`
-	Rope             struct {
-		Full rope.Params `json:"full_attention"` // of the layers that turn
-	} `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	SlidingWindow    int        `json:"sliding_window"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -61,8 +59,8 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("sliding_window is %d, but no layer slides: such a model would see no positions",
 			c.SlidingWindow)
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 func (m *Model) layer(i int) layerConfig {
@@ -94,7 +92,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	if lc.turns {
-		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	}
 	g.StoreKV(lc.kv, k, v)
 	return g.Linear(a.O, g.Attention(q, lc.kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)

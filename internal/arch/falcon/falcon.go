@@ -24,13 +24,13 @@ type Config struct {
 	Act              graph.Activation `json:"hidden_act"`
 	TwoNorms         bool             `json:"num_ln_in_parallel_attn"` // one for attention and one for the MLP
 	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs    rope.Freqs
+	turn     graph.RoPEAttr
 	Embed    *graph.Weight `gguf:"token_embd" hf:"transformer.word_embeddings"`
 	Layers   []Layer       `gguf:"blk" hf:"transformer.h"`
 	Norm     *graph.Weight `gguf:"output_norm" hf:"transformer.ln_f"`
@@ -74,8 +74,8 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}
 	for i := range m.Layers {
 		if c.TwoNorms {
 			m.Layers[i].Two = new(TwoNorms)
@@ -116,7 +116,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(g.Slice(all, 0, queries), m.HeadDim)         // [T, heads, dim]
 	k := g.Heads(g.Slice(all, queries, keys), m.HeadDim)      // [T, kvHeads, dim]
 	v := g.Heads(g.Slice(all, queries+keys, keys), m.HeadDim) //
-	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)   //
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)     //
 	g.StoreKV(kv, k, v)                                       //
 	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))  // [T, heads·dim]
 	return g.Linear(a.O, y, m.HiddenSize)

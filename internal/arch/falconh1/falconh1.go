@@ -21,37 +21,37 @@ import (
 // Config holds the settings of the forward pass. A multiplier of 0 means 1.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	ScanSize         int             `json:"mamba_d_ssm"`
-	ScanHeads        int             `json:"mamba_n_heads"`
-	ScanDim          int             `json:"mamba_d_head"`
-	ScanGroups       int             `json:"mamba_n_groups"`
-	StateSize        int             `json:"mamba_d_state"`
-	Kernel           int             `json:"mamba_d_conv"`
-	ConvBias         bool            `json:"mamba_conv_bias"`
-	ScanBias         bool            `json:"mamba_proj_bias"`
-	OutBias          bool            `json:"projectors_bias"`
-	MLPBias          bool            `json:"mlp_bias"`
-	Normed           bool            `json:"mamba_rms_norm"`
-	NormFirst        bool            `json:"mamba_norm_before_gate"`
-	StepLimit        any             `json:"time_step_limit"` // nil for none
-	Folded           bool            `json:"multipliers_folded"`
-	Embed            float64         `json:"embedding_multiplier"`
-	AttnIn           float64         `json:"attention_in_multiplier"`
-	AttnOut          float64         `json:"attention_out_multiplier"`
-	Key              float64         `json:"key_multiplier"`
-	ScanIn           float64         `json:"ssm_in_multiplier"`
-	ScanOut          float64         `json:"ssm_out_multiplier"`
-	ScanParts        []float64       `json:"ssm_multipliers"` // of gate, x, b, c and dt
-	MLPParts         []float64       `json:"mlp_multipliers"` // of gate and output
-	Logits           float64         `json:"lm_head_multiplier"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	ScanSize         int        `json:"mamba_d_ssm"`
+	ScanHeads        int        `json:"mamba_n_heads"`
+	ScanDim          int        `json:"mamba_d_head"`
+	ScanGroups       int        `json:"mamba_n_groups"`
+	StateSize        int        `json:"mamba_d_state"`
+	Kernel           int        `json:"mamba_d_conv"`
+	ConvBias         bool       `json:"mamba_conv_bias"`
+	ScanBias         bool       `json:"mamba_proj_bias"`
+	OutBias          bool       `json:"projectors_bias"`
+	MLPBias          bool       `json:"mlp_bias"`
+	Normed           bool       `json:"mamba_rms_norm"`
+	NormFirst        bool       `json:"mamba_norm_before_gate"`
+	StepLimit        any        `json:"time_step_limit"` // nil for none
+	Folded           bool       `json:"multipliers_folded"`
+	Embed            float64    `json:"embedding_multiplier"`
+	AttnIn           float64    `json:"attention_in_multiplier"`
+	AttnOut          float64    `json:"attention_out_multiplier"`
+	Key              float64    `json:"key_multiplier"`
+	ScanIn           float64    `json:"ssm_in_multiplier"`
+	ScanOut          float64    `json:"ssm_out_multiplier"`
+	ScanParts        []float64  `json:"ssm_multipliers"` // of gate, x, b, c and dt
+	MLPParts         []float64  `json:"mlp_multipliers"` // of gate and output
+	Logits           float64    `json:"lm_head_multiplier"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs     rope.Freqs
+	turn      graph.RoPEAttr
 	Embedding *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers    []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm      *graph.Weight `gguf:"output_norm" hf:"model.final_layernorm"`
@@ -113,8 +113,8 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("%d ssm_multipliers and %d mlp_multipliers, want 5 and 2", len(c.ScanParts),
 			len(c.MLPParts))
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -161,8 +161,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(m.hide(g.Linear(a.Q, x, m.NumHeads*m.HeadDim)), m.HeadDim)                    // [T, heads, dim]
 	k := g.Heads(times(g, m.hide(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)), m.Key), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(m.hide(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)), m.HeadDim)
-	g.StoreKV(kv, g.RoPE("k", k, m.freqs), v)
-	y := g.Attention(g.RoPE("q", q, m.freqs), kv, 1/math.Sqrt(float64(m.HeadDim)))
+	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
+	y := g.Attention(g.RoPE("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
 	return m.hide(g.Linear(a.O, y, m.HiddenSize))
 }
 

@@ -26,16 +26,13 @@ type Config struct {
 	SlidingWindow    int              `json:"sliding_window"`
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_activation"`
-	Rope             struct {
-		Full    rope.Params `json:"full_attention"`
-		Sliding rope.Params `json:"sliding_attention"`
-	} `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole encoder.
 type Model struct {
 	Config
-	full, sliding rope.Freqs
+	full, sliding graph.RoPEAttr
 	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm          *graph.Weight `gguf:"output_norm" hf:"model.norm"`
@@ -60,17 +57,13 @@ type Attention struct {
 
 // layerConfig holds the settings of a layer.
 type layerConfig struct {
-	kv    *graph.KV
-	freqs rope.Freqs
+	kv   *graph.KV
+	turn graph.RoPEAttr
 }
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	full, err := rope.From(c.HeadDim, c.Rope.Full)
-	if err != nil {
-		return nil, err
-	}
-	sliding, err := rope.From(c.HeadDim, c.Rope.Sliding)
+	full, sliding, err := family.TurnBoth(c.HeadDim, c.Rope)
 	return &Model{Config: c, full: full, sliding: sliding, Layers: make([]Layer, c.NumLayers)}, err
 }
 
@@ -102,8 +95,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), lc.freqs) //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), lc.freqs) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), lc.turn) //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), lc.turn) //
 	g.StoreKV(lc.kv, k, v)
 	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Bidirectional: true},
 		nil)

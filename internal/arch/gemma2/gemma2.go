@@ -28,13 +28,13 @@ type Config struct {
 	Act              graph.Activation `json:"hidden_activation"`
 	AttnSoftcap      float64          `json:"attn_logit_softcapping"`
 	Softcap          float64          `json:"final_logit_softcapping"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -55,8 +55,8 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -87,7 +87,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)
 	x = g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(m.QueryPreAttn), Cap: m.AttnSoftcap}, nil)
 	return g.Linear(a.O, x, m.HiddenSize)

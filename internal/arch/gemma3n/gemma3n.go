@@ -36,16 +36,13 @@ type Config struct {
 	Tied          bool             `json:"tie_word_embeddings"`
 	Act           graph.Activation `json:"hidden_activation"`
 	Softcap       float64          `json:"final_logit_softcapping"`
-	Rope          struct {
-		Full    rope.Params `json:"full_attention"`
-		Sliding rope.Params `json:"sliding_attention"`
-	} `json:"rope_parameters"`
+	Rope          rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	full, sliding       rope.Freqs
+	full, sliding       graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 	PLE                 *graph.Weight `gguf:"per_layer_token_embd" hf:"model.embed_tokens_per_layer"`
 	PLEProj             *graph.Weight `gguf:"per_layer_model_proj" hf:"model.per_layer_model_projection"`
@@ -96,12 +93,8 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("altup_num_inputs %d, altup_active_idx %d and %d values of activation_sparsity_pattern,"+
 			" want two streams or more, one of them, and a value for each layer", c.Streams, c.Active, len(c.Sparsity))
 	}
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
-	var err error
-	if m.full, err = rope.From(c.HeadDim, c.Rope.Full); err == nil {
-		m.sliding, err = rope.From(c.HeadDim, c.Rope.Sliding)
-	}
-	return m, err
+	full, sliding, err := family.TurnBoth(c.HeadDim, c.Rope)
+	return &Model{Config: c, full: full, sliding: sliding, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // matchEps is the least mean square that a stream is divided by.
@@ -197,19 +190,19 @@ func (l *Layer) forward(g graph.Builder, s, ple *graph.Node, stores map[string]*
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, stores map[string]*graph.KV, m *Model, i int) *graph.Node {
-	kind, freqs, window := m.LayerTypes[i], m.full, 0
+	kind, turn, window := m.LayerTypes[i], m.full, 0
 	if kind != family.FullAttention {
-		freqs, window = m.sliding, m.SlidingWindow
+		turn, window = m.sliding, m.SlidingWindow
 	}
 	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim) // [T, heads, dim]
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), freqs)
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), turn)
 	if i < m.NumLayers-m.NumKVShared {
 		n := m.NumKVHeads * m.HeadDim
 		stores[kind] = &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim, Window: window}
 		k := g.Heads(g.Linear(a.K, x, n), m.HeadDim) // [T, kvHeads, dim]
 		v := g.Normalize(g.Heads(g.Linear(a.V, x, n), m.HeadDim), m.RMSNormEps)
 		v = g.Name(v, "attn_v_norm", "self_attn.v_norm.out")
-		g.StoreKV(stores[kind], g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), freqs), v)
+		g.StoreKV(stores[kind], g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), turn), v)
 	}
 	return g.Linear(a.O, g.Attention(q, stores[kind], 1), m.HiddenSize)
 }

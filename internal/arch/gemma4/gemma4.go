@@ -40,10 +40,7 @@ type Config struct {
 	Tied             bool                `json:"tie_word_embeddings"`
 	Act              graph.Activation    `json:"hidden_activation"`
 	Softcap          float64             `json:"final_logit_softcapping"`
-	Rope             struct {
-		Full    rope.Params `json:"full_attention"`
-		Sliding rope.Params `json:"sliding_attention"`
-	} `json:"rope_parameters"`
+	Rope             rope.Kinds          `json:"rope_parameters"`
 }
 
 // Override holds the settings in which a layer differs; zero in all other layers.
@@ -108,7 +105,7 @@ type MoE struct {
 // layerConfig holds the settings of a layer.
 type layerConfig struct {
 	kv               *graph.KV
-	freqs            rope.Freqs
+	turn             graph.RoPEAttr
 	headDim          int
 	intermediateSize int
 	shared           bool // reads an earlier layer's keys and values
@@ -125,7 +122,7 @@ func New(c Config) (*Model, error) {
 // and values of the last earlier layer of their own kind.
 func (c *Config) layers() ([]layerConfig, error) {
 	ls, last := make([]layerConfig, c.NumLayers), map[string]*graph.KV{}
-	turns := map[string]rope.Freqs{} // shared by layers of a kind
+	turns := map[string]graph.RoPEAttr{} // shared by layers of a kind
 	for i, kind := range c.LayerTypes {
 		l, o := &ls[i], c.PerLayer[strconv.Itoa(i)]
 		l.shared = i >= c.NumLayers-c.NumKVShared
@@ -141,13 +138,13 @@ func (c *Config) layers() ([]layerConfig, error) {
 			params, window, l.kIsV = c.Rope.Full, 0, c.KEqV
 		}
 		alike := fmt.Sprint(kind, l.headDim)
-		if turns[alike] == nil {
+		if turns[alike].Freqs == nil {
 			var err error
-			if turns[alike], err = rope.From(l.headDim, params); err != nil {
+			if turns[alike], err = family.Turn(l.headDim, params); err != nil {
 				return nil, fmt.Errorf("layer %d: %w", i, err)
 			}
 		}
-		l.freqs = turns[alike]
+		l.turn = turns[alike]
 		if !l.shared {
 			last[kind] = &graph.KV{Layer: i, Heads: cmp.Or(o.NumKVHeads, c.NumKVHeads), Dim: l.headDim, Window: window}
 		}
@@ -222,7 +219,7 @@ func (l *Layer) forward(g graph.Builder, h, ple *graph.Node, lc layerConfig, m *
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
 	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*lc.headDim), lc.headDim) // [T, heads, dim]
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), lc.freqs)
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), lc.turn)
 	if !lc.shared {
 		n := lc.kv.Heads * lc.headDim
 		k := g.Heads(g.Linear(a.K, x, n), lc.headDim) // [T, kvHeads, dim]
@@ -233,7 +230,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 			v = g.Heads(g.Linear(a.V, x, n), lc.headDim)
 		}
 		v = g.Name(g.Normalize(v, m.RMSNormEps), "attn_v_norm", "self_attn.v_norm.out")
-		g.StoreKV(lc.kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), lc.freqs), v)
+		g.StoreKV(lc.kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), lc.turn), v)
 	}
 	// An image's rows see each other in models without per-layer embeddings: use_bidirectional_attention is "vision" in
 	// these alone, and GGUF has no key for it.

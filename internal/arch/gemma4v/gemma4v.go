@@ -124,8 +124,8 @@ func (l *Layer) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) 
 func (m *Model) rotate(g graph.Builder, role string, x *graph.Node) *graph.Node {
 	half, n := m.HeadDim/2, m.HeadDim/4
 	return g.Concat(
-		g.RoPEWith(role, g.Slice(x, 0, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, 0, n}}),
-		g.RoPEWith(role+"_y", g.Slice(x, half, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, n, 0}}))
+		g.RoPE(role, g.Slice(x, 0, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, 0, n}}),
+		g.RoPE(role+"_y", g.Slice(x, half, half), graph.RoPEAttr{Freqs: m.freqs, Sections: [3]int{0, n, 0}}))
 }
 
 func (p *Product) forward(g graph.Builder, x *graph.Node, out int) *graph.Node {

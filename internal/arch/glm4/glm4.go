@@ -19,10 +19,9 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	MaxPositions     int             `json:"max_position_embeddings"`
-	AttentionBias    bool            `json:"attention_bias"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	AttentionBias    bool       `json:"attention_bias"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -58,8 +57,8 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: true}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	turn.Interleaved = true
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -82,8 +81,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
 	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
 	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)             // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

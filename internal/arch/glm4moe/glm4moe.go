@@ -22,22 +22,21 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	NumNext          int             `json:"num_nextn_predict_layers"` // layers behind the last
-	MaxPositions     int             `json:"max_position_embeddings"`
-	AttentionBias    bool            `json:"attention_bias"`
-	QKNorm           bool            `json:"use_qk_norm"`
-	FirstDense       int             `json:"first_k_dense_replace"`
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	NumShared        int             `json:"n_shared_experts"`
-	Scoring          string          `json:"scoring_func"`
-	Groups           int             `json:"n_group"`
-	KeptGroups       int             `json:"topk_group"`
-	Normalize        bool            `json:"norm_topk_prob"`
-	Factor           float64         `json:"routed_scaling_factor"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	NumNext          int        `json:"num_nextn_predict_layers"` // layers behind the last
+	AttentionBias    bool       `json:"attention_bias"`
+	QKNorm           bool       `json:"use_qk_norm"`
+	FirstDense       int        `json:"first_k_dense_replace"`
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	NumShared        int        `json:"n_shared_experts"`
+	Scoring          string     `json:"scoring_func"`
+	Groups           int        `json:"n_group"`
+	KeptGroups       int        `json:"topk_group"`
+	Normalize        bool       `json:"norm_topk_prob"`
+	Factor           float64    `json:"routed_scaling_factor"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -85,9 +84,8 @@ func New(c Config) (*Model, error) {
 	if c.Scoring != "sigmoid" {
 		return nil, fmt.Errorf("scoring_func %q, only sigmoid is supported", c.Scoring)
 	}
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
-	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups, Best: 2}
 	for i := range m.Layers {
@@ -140,8 +138,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	if m.QKNorm {
 		q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	}
-	g.StoreKV(kv, g.RoPEWith("k", k, m.turn), v)
-	y := g.Attention(g.RoPEWith("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
+	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
+	y := g.Attention(g.RoPE("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
 	return g.Linear(a.O, y, m.HiddenSize)
 }
 

@@ -22,7 +22,7 @@ var Family = family.Family{
 	// The blocks of MXFP4 are read by their tensors; another quantization has others.
 	FromConfig: width,
 	Limits:     []family.Limit{{Key: "swiglu_limit", Min: 1e-3, Max: 1e6, Rule: family.Required}},
-	Rope: family.Rope{Yarn: true, Fixed: map[string]any{"truncate": false},
+	Rope: family.Rope{Fixed: map[string]any{"truncate": false},
 		Full: map[string]any{"rope_theta": 1.5e5}},
 	Spelling: map[string][]string{"num_experts": {"num_local_experts", "num_experts"},
 		"top_k_experts": {"num_experts_per_tok", "experts_per_token"}},

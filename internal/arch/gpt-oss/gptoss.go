@@ -20,15 +20,14 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize    int             `json:"moe_intermediate_size"`
-	NumExperts    int             `json:"num_experts"`
-	TopK          int             `json:"top_k_experts"`
-	MaxPositions  int             `json:"max_position_embeddings"`
-	LayerTypes    []string        `json:"layer_types"`
-	SlidingWindow int             `json:"sliding_window"`
-	Limit         float64         `json:"swiglu_limit"`
-	AttentionBias bool            `json:"attention_bias"`
-	Rope          family.FullRope `json:"rope_parameters"`
+	ExpertSize    int        `json:"moe_intermediate_size"`
+	NumExperts    int        `json:"num_experts"`
+	TopK          int        `json:"top_k_experts"`
+	LayerTypes    []string   `json:"layer_types"`
+	SlidingWindow int        `json:"sliding_window"`
+	Limit         float64    `json:"swiglu_limit"`
+	AttentionBias bool       `json:"attention_bias"`
+	Rope          rope.Kinds `json:"rope_parameters"`
 }
 
 // steepness multiplies the gate in its sigmoid. No configuration has a key.
@@ -73,8 +72,7 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -98,8 +96,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
 	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
 	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)             // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	y := g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(m.HeadDim))}, a.Sinks)
 	return family.Linear(g, a.O, a.OBias, y, m.HiddenSize)

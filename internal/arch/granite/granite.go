@@ -19,20 +19,20 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	AttentionBias    bool            `json:"attention_bias"`
-	MLPBias          bool            `json:"mlp_bias"`
-	EmbedMultiplier  float64         `json:"embedding_multiplier"` // 0 switches off each of the four
-	AttnMultiplier   float64         `json:"attention_multiplier"`
-	HalfMultiplier   float64         `json:"residual_multiplier"`
-	LogitsScaling    float64         `json:"logits_scaling"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	AttentionBias    bool       `json:"attention_bias"`
+	MLPBias          bool       `json:"mlp_bias"`
+	EmbedMultiplier  float64    `json:"embedding_multiplier"` // 0 switches off each of the four
+	AttnMultiplier   float64    `json:"attention_multiplier"`
+	HalfMultiplier   float64    `json:"residual_multiplier"`
+	LogitsScaling    float64    `json:"logits_scaling"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -68,8 +68,8 @@ func New(c Config) (*Model, error) {
 	c.EmbedMultiplier, c.HalfMultiplier, c.LogitsScaling = cmp.Or(c.EmbedMultiplier, 1), cmp.Or(c.HalfMultiplier, 1),
 		cmp.Or(c.LogitsScaling, 1)
 	c.AttnMultiplier = cmp.Or(c.AttnMultiplier, 1/math.Sqrt(float64(c.HeadDim)))
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -96,8 +96,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
 	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
 	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)                // [T, heads, dim]
-	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)                // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))                        //
 	x = g.Attention(q, kv, m.AttnMultiplier)                       // [T, heads·dim]
 	return family.Linear(g, a.O, a.OBias, x, m.HiddenSize)

@@ -21,33 +21,33 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize      int             `json:"intermediate_size"`
-	SharedSize      int             `json:"shared_intermediate_size"`
-	NumExperts      int             `json:"num_experts"`
-	TopK            int             `json:"top_k_experts"`
-	LayerTypes      []string        `json:"layer_types"`
-	ScanHeads       int             `json:"mamba_n_heads"`
-	ScanDim         int             `json:"mamba_d_head"`
-	ScanGroups      int             `json:"mamba_n_groups"`
-	StateSize       int             `json:"mamba_d_state"`
-	Kernel          int             `json:"mamba_d_conv"`
-	Expand          float64         `json:"mamba_expand"`
-	AttentionBias   bool            `json:"attention_bias"`
-	ConvBias        bool            `json:"mamba_conv_bias"`
-	ScanBias        bool            `json:"mamba_proj_bias"`
-	Positions       string          `json:"position_embedding_type"` // rope, or none
-	StepLimit       any             `json:"time_step_limit"`         // nil for none
-	EmbedMultiplier float64         `json:"embedding_multiplier"`
-	AttnMultiplier  float64         `json:"attention_multiplier"`
-	HalfMultiplier  float64         `json:"residual_multiplier"`
-	LogitsScaling   float64         `json:"logits_scaling"`
-	Rope            family.FullRope `json:"rope_parameters"`
+	ExpertSize      int        `json:"intermediate_size"`
+	SharedSize      int        `json:"shared_intermediate_size"`
+	NumExperts      int        `json:"num_experts"`
+	TopK            int        `json:"top_k_experts"`
+	LayerTypes      []string   `json:"layer_types"`
+	ScanHeads       int        `json:"mamba_n_heads"`
+	ScanDim         int        `json:"mamba_d_head"`
+	ScanGroups      int        `json:"mamba_n_groups"`
+	StateSize       int        `json:"mamba_d_state"`
+	Kernel          int        `json:"mamba_d_conv"`
+	Expand          float64    `json:"mamba_expand"`
+	AttentionBias   bool       `json:"attention_bias"`
+	ConvBias        bool       `json:"mamba_conv_bias"`
+	ScanBias        bool       `json:"mamba_proj_bias"`
+	Positions       string     `json:"position_embedding_type"` // rope, or none
+	StepLimit       any        `json:"time_step_limit"`         // nil for none
+	EmbedMultiplier float64    `json:"embedding_multiplier"`
+	AttnMultiplier  float64    `json:"attention_multiplier"`
+	HalfMultiplier  float64    `json:"residual_multiplier"`
+	LogitsScaling   float64    `json:"logits_scaling"`
+	Rope            rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs // nil where nothing turns
+	turn                graph.RoPEAttr // nil where nothing turns
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -135,7 +135,7 @@ func New(c Config) (*Model, error) {
 		return m, nil
 	}
 	var err error
-	m.freqs, err = rope.From(c.HeadDim, c.Rope.Full)
+	m.turn, err = family.Turn(c.HeadDim, c.Rope.Full)
 	return m, err
 }
 
@@ -185,8 +185,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
 	k := g.Heads(family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	if m.freqs != nil {
-		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	if m.turn.Freqs != nil {
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	}
 	g.StoreKV(kv, k, v)
 	return family.Linear(g, a.O, a.OBias, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)

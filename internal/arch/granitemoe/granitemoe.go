@@ -17,21 +17,21 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize      int             `json:"intermediate_size"`
-	SharedSize      int             `json:"shared_intermediate_size"` // 0 without an MLP beside the experts
-	NumExperts      int             `json:"num_experts"`
-	TopK            int             `json:"top_k_experts"`
-	EmbedMultiplier float64         `json:"embedding_multiplier"`
-	AttnMultiplier  float64         `json:"attention_multiplier"`
-	HalfMultiplier  float64         `json:"residual_multiplier"`
-	LogitsScaling   float64         `json:"logits_scaling"`
-	Rope            family.FullRope `json:"rope_parameters"`
+	ExpertSize      int        `json:"intermediate_size"`
+	SharedSize      int        `json:"shared_intermediate_size"` // 0 without an MLP beside the experts
+	NumExperts      int        `json:"num_experts"`
+	TopK            int        `json:"top_k_experts"`
+	EmbedMultiplier float64    `json:"embedding_multiplier"`
+	AttnMultiplier  float64    `json:"attention_multiplier"`
+	HalfMultiplier  float64    `json:"residual_multiplier"`
+	LogitsScaling   float64    `json:"logits_scaling"`
+	Rope            rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -66,8 +66,8 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -94,7 +94,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)
 }

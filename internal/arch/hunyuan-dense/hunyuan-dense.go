@@ -17,14 +17,14 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -45,8 +45,8 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -64,9 +64,9 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RMSNorm(a.QNorm, g.RoPE("q", q, m.freqs), m.RMSNormEps, 0) //
-	k = g.RMSNorm(a.KNorm, g.RoPE("k", k, m.freqs), m.RMSNormEps, 0) //
-	g.StoreKV(kv, k, v)                                              //
-	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))         // [T, heads·dim]
+	q = g.RMSNorm(a.QNorm, g.RoPE("q", q, m.turn), m.RMSNormEps, 0) //
+	k = g.RMSNorm(a.KNorm, g.RoPE("k", k, m.turn), m.RMSNormEps, 0) //
+	g.StoreKV(kv, k, v)                                             //
+	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))        // [T, heads·dim]
 	return g.Linear(a.O, y, m.HiddenSize)
 }

@@ -19,17 +19,17 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	SharedSize int             `json:"intermediate_size"`
-	ExpertSize int             `json:"moe_intermediate_size"`
-	NumExperts int             `json:"num_experts"`
-	TopK       int             `json:"top_k_experts"`
-	Rope       family.FullRope `json:"rope_parameters"`
+	SharedSize int        `json:"intermediate_size"`
+	ExpertSize int        `json:"moe_intermediate_size"`
+	NumExperts int        `json:"num_experts"`
+	TopK       int        `json:"top_k_experts"`
+	Rope       rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -57,8 +57,8 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -76,8 +76,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RMSNorm(a.QNorm, g.RoPE("q", q, m.freqs), m.RMSNormEps, 0)
-	g.StoreKV(kv, g.RMSNorm(a.KNorm, g.RoPE("k", k, m.freqs), m.RMSNormEps, 0), v)
+	q = g.RMSNorm(a.QNorm, g.RoPE("q", q, m.turn), m.RMSNormEps, 0)
+	g.StoreKV(kv, g.RMSNorm(a.KNorm, g.RoPE("k", k, m.turn), m.RMSNormEps, 0), v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 

@@ -19,22 +19,22 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	NumNext          int             `json:"num_nextn_predict_layers"` // layers behind the last
-	FirstDense       int             `json:"first_k_dense_replace"`
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	NumShared        int             `json:"num_shared_experts"`
-	Normalize        bool            `json:"norm_topk_prob"`
-	Factor           float64         `json:"routed_scaling_factor"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	NumNext          int        `json:"num_nextn_predict_layers"` // layers behind the last
+	FirstDense       int        `json:"first_k_dense_replace"`
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	NumShared        int        `json:"num_shared_experts"`
+	Normalize        bool       `json:"norm_topk_prob"`
+	Factor           float64    `json:"routed_scaling_factor"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	route               graph.RouteAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
@@ -64,8 +64,8 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor}
 	for i := range m.Layers {
 		if i >= c.NumLayers {
@@ -110,8 +110,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs)
-	g.StoreKV(kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs), v)
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn)
+	g.StoreKV(kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn), v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 

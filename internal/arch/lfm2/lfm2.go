@@ -20,27 +20,27 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Sizes
-	IntermediateSize int             `json:"intermediate_size"`
-	LayerTypes       []string        `json:"layer_types"`
-	Kernel           int             `json:"conv_L_cache"`
-	ConvBias         bool            `json:"conv_bias"`
-	NumDense         int             `json:"num_dense_layers"` // of models with experts
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	ExpertBias       bool            `json:"use_expert_bias"`
-	Scoring          string          `json:"scoring_func"`
-	Normalize        bool            `json:"norm_topk_prob"`
-	Factor           float64         `json:"routed_scaling_factor"`
-	RMSNormEps       float32         `json:"rms_norm_eps"`
-	Tied             bool            `json:"tie_word_embeddings"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	Kernel           int        `json:"conv_L_cache"`
+	ConvBias         bool       `json:"conv_bias"`
+	NumDense         int        `json:"num_dense_layers"` // of models with experts
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	ExpertBias       bool       `json:"use_expert_bias"`
+	Scoring          string     `json:"scoring_func"`
+	Normalize        bool       `json:"norm_topk_prob"`
+	Factor           float64    `json:"routed_scaling_factor"`
+	RMSNormEps       float32    `json:"rms_norm_eps"`
+	Tied             bool       `json:"tie_word_embeddings"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs  rope.Freqs
+	turn   graph.RoPEAttr
 	Embed  *graph.Weight `gguf:"token_embd" hf:"model.embed_tokens"`
 	Layers []Layer       `gguf:"blk" hf:"model.layers"`
 	Norm   *graph.Weight `gguf:"token_embd_norm" hf:"model.embedding_norm"`
@@ -96,8 +96,8 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("conv_bias %v and scoring_func %q, only convolutions without biases and sigmoid are "+
 			"supported", c.ConvBias, c.Scoring)
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	m := &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}
 	for i := range m.Layers {
 		if c.LayerTypes[i] == "full_attention" {
 			m.Layers[i].Attn = new(Attention)
@@ -153,8 +153,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
 	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.freqs)  //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.freqs)  //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn)   //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn)   //
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

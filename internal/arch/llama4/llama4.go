@@ -19,19 +19,19 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	ExpertStep       int             `json:"interleave_moe_layer_step"`
-	LayerTypes       []string        `json:"layer_types"`
-	Turning          []int           `json:"no_rope_layers"` // where the types do not name the layers
-	ChunkSize        int             `json:"sliding_window"`
-	QKNorm           bool            `json:"use_qk_norm"`
-	Tuned            bool            `json:"attn_temperature_tuning"`
-	FloorScale       int             `json:"floor_scale"`
-	AttnScale        float64         `json:"attn_scale"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	ExpertStep       int        `json:"interleave_moe_layer_step"`
+	LayerTypes       []string   `json:"layer_types"`
+	Turning          []int      `json:"no_rope_layers"` // where the types do not name the layers
+	ChunkSize        int        `json:"sliding_window"`
+	QKNorm           bool       `json:"use_qk_norm"`
+	Tuned            bool       `json:"attn_temperature_tuning"`
+	FloorScale       int        `json:"floor_scale"`
+	AttnScale        float64    `json:"attn_scale"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -72,9 +72,9 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("no_rope_layers %v and interleave_moe_layer_step %d, supported are full layers "+
 			"alone without rope, and experts every so many layers", c.Turning, c.ExpertStep)
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
-	m.turn = graph.RoPEAttr{Freqs: freqs, Interleaved: true}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	turn.Interleaved = true
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		if (i+1)%c.ExpertStep == 0 {
 			m.Layers[i].MoE = new(MoE)
@@ -109,7 +109,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	if kv.Chunked {
-		q, k = g.RoPEWith("q", q, m.turn), g.RoPEWith("k", k, m.turn)
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 		if m.QKNorm {
 			q = g.Name(g.Normalize(q, m.RMSNormEps), "attn_q_norm", "self_attn.qk_norm.out")
 			k = g.Name(g.Normalize(k, m.RMSNormEps), "attn_k_norm", "self_attn.k_norm.out")

@@ -31,17 +31,13 @@ type Config struct {
 	SlidingSinks  bool             `json:"add_swa_attention_sink_bias"`
 	LayerTypes    []string         `json:"layer_types"`
 	SlidingWindow int              `json:"sliding_window"`
-	MaxPositions  int              `json:"max_position_embeddings"`
 	FirstDense    int              `json:"first_k_dense_replace"`
 	ExpertSize    int              `json:"moe_intermediate_size"`
 	NumExperts    int              `json:"num_experts"`
 	TopK          int              `json:"top_k_experts"`
 	Groups        int              `json:"n_group"`
 	KeptGroups    int              `json:"topk_group"`
-	Rope          struct {
-		Full    rope.Params `json:"full_attention"`
-		Sliding rope.Params `json:"sliding_attention"`
-	} `json:"rope_parameters"`
+	Rope          rope.Kinds       `json:"rope_parameters"`
 }
 
 // Heads are the heads of keys and values of a layer, where it has others.
@@ -85,14 +81,9 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{}, Trunk: family.NewTrunk[Layer](c.NumLayers)}
-	for slides, p := range map[bool]rope.Params{false: c.Rope.Full, true: c.Rope.Sliding} {
-		r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, p)
-		if err != nil {
-			return nil, err
-		}
-		m.turns[slides] = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
-	}
+	full, sliding, err := family.TurnBoth(c.HeadDim, c.Rope)
+	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{false: full, true: sliding},
+		Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
 		if i < c.FirstDense {
 			m.Layers[i].MLP = new(family.MLP)
@@ -103,7 +94,7 @@ func New(c Config) (*Model, error) {
 			m.Layers[i].Attn.Sinks = new(Sinks)
 		}
 	}
-	return m, nil
+	return m, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -139,13 +130,13 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	k := g.Heads(g.Linear(a.K, x, kv.Heads*kv.Dim), kv.Dim)           // [T, kvHeads, dim]
 	v := g.Heads(g.Linear(a.V, x, kv.Heads*kv.Values()), kv.Values()) // [T, kvHeads, values]
 	turn := m.turns[kv.Window > 0]
-	g.StoreKV(kv, g.RoPEWith("k", k, turn), v)
+	g.StoreKV(kv, g.RoPE("k", k, turn), v)
 	attr := graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(kv.Dim))}
 	var sinks *graph.Weight
 	if a.Sinks != nil {
 		sinks = a.Sinks.Bias
 	}
-	y := g.AttentionWith(g.RoPEWith("q", q, turn), attr, sinks) // [T, heads·values]
+	y := g.AttentionWith(g.RoPE("q", q, turn), attr, sinks) // [T, heads·values]
 	return g.Linear(a.O, g.Scale(y, m.ValueScale), m.HiddenSize)
 }
 

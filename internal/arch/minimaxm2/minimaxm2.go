@@ -16,11 +16,10 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize   int             `json:"moe_intermediate_size"`
-	MaxPositions int             `json:"max_position_embeddings"`
-	NumExperts   int             `json:"num_experts"`
-	TopK         int             `json:"top_k_experts"`
-	Rope         family.FullRope `json:"rope_parameters"`
+	ExpertSize int        `json:"moe_intermediate_size"`
+	NumExperts int        `json:"num_experts"`
+	TopK       int        `json:"top_k_experts"`
+	Rope       rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -54,8 +53,7 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -76,7 +74,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim)                  // [T, kvHeads, dim]
-	q, k = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn), g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)
+	q, k = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn), g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 

@@ -25,7 +25,7 @@ var Family = family.Family{
 	Fixed:      map[string]any{"hidden_act": "silu"},
 	FromConfig: published,
 	Limits:     []family.Limit{{Key: "llama_4_scaling_beta", Min: 0, Max: 1e3}},
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e6}, Yarn: true,
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e6},
 		With: []string{"llama_4_scaling_beta"}},
 
 	Keys: []family.Key{

@@ -19,11 +19,10 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	MaxPositions     int             `json:"max_position_embeddings"`
-	SlidingWindow    int             `json:"sliding_window"`
-	Growth           float64         `json:"llama_4_scaling_beta"` // of queries; 0 in models of before Ministral 3
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	SlidingWindow    int        `json:"sliding_window"`
+	Growth           float64    `json:"llama_4_scaling_beta"` // of queries; 0 in models of before Ministral 3
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -49,13 +48,11 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	if err != nil {
 		return nil, err
 	}
-	magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
-	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	if c.Growth != 0 {
 		every := c.Rope.Full.Context
 		if every < 1 || every != math.Trunc(every) {
@@ -82,11 +79,11 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := g.Linear(a.Q, x, m.NumHeads*m.HeadDim)        // [T, heads·dim]
-	k := g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)      // [T, kvHeads·dim]
-	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)      //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn) // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn) // [T, kvHeads, dim]
+	q := g.Linear(a.Q, x, m.NumHeads*m.HeadDim)    // [T, heads·dim]
+	k := g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)  // [T, kvHeads·dim]
+	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)  //
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn) // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn) // [T, kvHeads, dim]
 	if m.Growth != 0 {
 		q = g.ScalePos(q, m.grow)
 	}

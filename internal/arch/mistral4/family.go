@@ -32,7 +32,7 @@ var Family = family.Family{
 		{Key: "n_shared_experts", Min: 1, Max: 1 << 10, Rule: family.Required | family.Whole},
 		{Key: "routed_scaling_factor", Min: 1e-6, Max: 1e6}, {Key: "llama_4_scaling_beta", Min: 0, Max: 1e3},
 	},
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Yarn: true,
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4},
 		With: []string{"llama_4_scaling_beta"}},
 	Spelling: map[string][]string{"num_experts": {"n_routed_experts"}, "top_k_experts": {"num_experts_per_tok"}},
 

@@ -18,32 +18,31 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize    int              `json:"vocab_size"`
-	HiddenSize   int              `json:"hidden_size"`
-	DenseSize    int              `json:"intermediate_size"`
-	NumLayers    int              `json:"num_hidden_layers"`
-	NumHeads     int              `json:"num_attention_heads"`
-	MaxPositions int              `json:"max_position_embeddings"`
-	QueryRank    int              `json:"q_lora_rank"`
-	Rank         int              `json:"kv_lora_rank"`
-	PlainDim     int              `json:"qk_nope_head_dim"` // features of a head without rotation
-	TurningDim   int              `json:"qk_rope_head_dim"` // features of a head with rotation
-	ValueDim     int              `json:"v_head_dim"`
-	RMSNormEps   float32          `json:"rms_norm_eps"`
-	Act          graph.Activation `json:"hidden_act"`
-	Tied         bool             `json:"tie_word_embeddings"`
-	FirstDense   int              `json:"first_k_dense_replace"`
-	ExpertSize   int              `json:"moe_intermediate_size"`
-	NumExperts   int              `json:"num_experts"`
-	TopK         int              `json:"top_k_experts"`
-	NumShared    int              `json:"n_shared_experts"`
-	Groups       int              `json:"n_group"`
-	KeptGroups   int              `json:"topk_group"`
-	Normalize    bool             `json:"norm_topk_prob"`
-	Factor       float64          `json:"routed_scaling_factor"`
-	Growth       float64          `json:"llama_4_scaling_beta"` // of queries; 0 in llama.cpp's files
-	Every        int              `json:"temperature_length"`   // positions of a step of growth
-	Rope         family.FullRope  `json:"rope_parameters"`
+	VocabSize  int              `json:"vocab_size"`
+	HiddenSize int              `json:"hidden_size"`
+	DenseSize  int              `json:"intermediate_size"`
+	NumLayers  int              `json:"num_hidden_layers"`
+	NumHeads   int              `json:"num_attention_heads"`
+	QueryRank  int              `json:"q_lora_rank"`
+	Rank       int              `json:"kv_lora_rank"`
+	PlainDim   int              `json:"qk_nope_head_dim"` // features of a head without rotation
+	TurningDim int              `json:"qk_rope_head_dim"` // features of a head with rotation
+	ValueDim   int              `json:"v_head_dim"`
+	RMSNormEps float32          `json:"rms_norm_eps"`
+	Act        graph.Activation `json:"hidden_act"`
+	Tied       bool             `json:"tie_word_embeddings"`
+	FirstDense int              `json:"first_k_dense_replace"`
+	ExpertSize int              `json:"moe_intermediate_size"`
+	NumExperts int              `json:"num_experts"`
+	TopK       int              `json:"top_k_experts"`
+	NumShared  int              `json:"n_shared_experts"`
+	Groups     int              `json:"n_group"`
+	KeptGroups int              `json:"topk_group"`
+	Normalize  bool             `json:"norm_topk_prob"`
+	Factor     float64          `json:"routed_scaling_factor"`
+	Growth     float64          `json:"llama_4_scaling_beta"` // of queries; 0 in llama.cpp's files
+	Every      int              `json:"temperature_length"`   // positions of a step of growth
+	Rope       rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -91,9 +90,9 @@ func New(c Config) (*Model, error) {
 	if c.Growth != 0 && c.Every < 1 {
 		return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta) every %d positions", c.Growth, c.Every)
 	}
-	r, err := rope.Resolve(c.TurningDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
-	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Interleaved: true}
+	turn, err := family.Turn(c.TurningDim, c.Rope.Full)
+	turn.Interleaved = true
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups, Best: 2}
 	for i := range m.Layers {
@@ -133,10 +132,10 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	from := g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0) // [T, qRank]
 	q := g.Heads(g.Linear(a.QB, from, m.NumHeads*qDim), qDim)                 // [T, heads, plain + turning]
 	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)          // [T, heads, rank]
-	turning := g.RoPEWith("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn)  // [T, heads, turning]
+	turning := g.RoPE("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn)      // [T, heads, turning]
 	both := g.Linear(a.KVA, x, kv.Dim)                                        // [T, rank + turning]
 	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0)     // [T, rank]
-	k := g.RoPEWith("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
+	k := g.RoPE("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
 	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
 	q = g.Concat(plain, turning) // [T, heads, rank + turning]
 	if m.Growth != 0 {

@@ -11,6 +11,7 @@ package modernbert
 import (
 	"math"
 
+	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
@@ -27,16 +28,13 @@ type Config struct {
 	SlidingWindow    int              `json:"sliding_window"`
 	NormEps          float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_activation"`
-	Rope             struct {
-		Full    rope.Params `json:"full_attention"`
-		Sliding rope.Params `json:"sliding_attention"`
-	} `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole encoder.
 type Model struct {
 	Config
-	full, sliding rope.Freqs
+	full, sliding graph.RoPEAttr
 	Embed         *graph.Weight `gguf:"token_embd" hf:"model.embeddings.tok_embeddings"`
 	EmbedNorm     *graph.Weight `gguf:"token_embd_norm" hf:"model.embeddings.norm"`
 	Layers        []Layer       `gguf:"blk" hf:"model.layers"`
@@ -55,17 +53,13 @@ type Layer struct {
 
 // layerConfig holds the settings of a layer.
 type layerConfig struct {
-	kv    *graph.KV
-	freqs rope.Freqs
+	kv   *graph.KV
+	turn graph.RoPEAttr
 }
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	full, err := rope.From(c.HeadDim, c.Rope.Full)
-	if err != nil {
-		return nil, err
-	}
-	sliding, err := rope.From(c.HeadDim, c.Rope.Sliding)
+	full, sliding, err := family.TurnBoth(c.HeadDim, c.Rope)
 	return &Model{Config: c, full: full, sliding: sliding, Layers: make([]Layer, c.NumLayers)}, err
 }
 
@@ -103,8 +97,8 @@ func (l *Layer) attention(g graph.Builder, x *graph.Node, lc layerConfig, m *Mod
 	d := m.HiddenSize
 	qkv := g.Linear(l.QKV, x, 3*d) // [T, 3·heads·dim]
 	part := func(i int) *graph.Node { return g.Heads(g.Slice(qkv, i*d, d), m.HeadDim) }
-	q := g.RoPE("q", part(0), lc.freqs) // [T, heads, dim]
-	g.StoreKV(lc.kv, g.RoPE("k", part(1), lc.freqs), part(2))
+	q := g.RoPE("q", part(0), lc.turn) // [T, heads, dim]
+	g.StoreKV(lc.kv, g.RoPE("k", part(1), lc.turn), part(2))
 	x = g.AttentionWith(q, graph.AttentionAttr{KV: lc.kv, Scale: 1 / math.Sqrt(float64(m.HeadDim)),
 		Bidirectional: true}, nil)
 	return g.Linear(l.O, x, d)

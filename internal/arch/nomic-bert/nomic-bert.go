@@ -26,13 +26,13 @@ type Config struct {
 	NumTypes         int              `json:"type_vocab_size"`
 	LayerNormEps     float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole encoder.
 type Model struct {
 	Config
-	freqs    rope.Freqs
+	turn     graph.RoPEAttr
 	Embed    *graph.Weight `gguf:"token_embd" hf:"model.embeddings.word_embeddings"`
 	Types    *graph.Weight `gguf:"token_types" hf:"model.embeddings.token_type_embeddings" if:"type_vocab_size"`
 	Norm     *graph.Weight `gguf:"token_embd_norm" hf:"model.emb_ln"`
@@ -58,8 +58,8 @@ func New(c Config) (*Model, error) {
 	if c.NumHeads < 1 || c.HiddenSize%c.NumHeads != 0 {
 		return nil, fmt.Errorf("a hidden size of %d for %d heads", c.HiddenSize, c.NumHeads)
 	}
-	freqs, err := rope.From(c.HiddenSize/c.NumHeads, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Layers: make([]Layer, c.NumLayers)}, err
+	turn, err := family.Turn(c.HiddenSize/c.NumHeads, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to rows [outputs, hidden].
@@ -87,8 +87,8 @@ func (l *Layer) attention(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model
 	d := m.HiddenSize
 	qkv := g.Linear(l.QKV, x, 3*d) // [T, 3·heads·dim]
 	part := func(i int) *graph.Node { return g.Heads(g.Slice(qkv, i*d, d), kv.Dim) }
-	q := g.RoPE("q", part(0), m.freqs) // [T, heads, dim]
-	g.StoreKV(kv, g.RoPE("k", part(1), m.freqs), part(2))
+	q := g.RoPE("q", part(0), m.turn) // [T, heads, dim]
+	g.StoreKV(kv, g.RoPE("k", part(1), m.turn), part(2))
 	x = g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(kv.Dim)), Bidirectional: true}, nil)
 	return g.Linear(l.O, x, d)
 }

@@ -19,14 +19,10 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int      `json:"intermediate_size"`
-	MaxPositions     int      `json:"max_position_embeddings"`
-	LayerTypes       []string `json:"layer_types"`
-	SlidingWindow    int      `json:"sliding_window"`
-	Rope             struct {
-		Full    rope.Params `json:"full_attention"`
-		Sliding rope.Params `json:"sliding_attention"`
-	} `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	SlidingWindow    int        `json:"sliding_window"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -57,16 +53,8 @@ type layerConfig struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers)}
-	for p, turn := range map[*rope.Params]*graph.RoPEAttr{&c.Rope.Full: &m.full, &c.Rope.Sliding: &m.sliding} {
-		r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, *p)
-		if err != nil {
-			return nil, err
-		}
-		magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
-		*turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
-	}
-	return m, nil
+	full, sliding, err := family.TurnBoth(c.HeadDim, c.Rope)
+	return &Model{Config: c, full: full, sliding: sliding, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 func (m *Model) layer(i int) layerConfig {
@@ -99,8 +87,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *M
 	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)                                      //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), lc.turn)                                // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), lc.turn)                                // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), lc.turn)                                    // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), lc.turn)                                    // [T, kvHeads, dim]
 	g.StoreKV(lc.kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, lc.kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

@@ -18,17 +18,17 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize int             `json:"intermediate_size"`
-	NumExperts int             `json:"num_experts"`
-	TopK       int             `json:"top_k_experts"`
-	Normalize  bool            `json:"norm_topk_prob"`
-	Rope       family.FullRope `json:"rope_parameters"`
+	ExpertSize int        `json:"intermediate_size"`
+	NumExperts int        `json:"num_experts"`
+	TopK       int        `json:"top_k_experts"`
+	Normalize  bool       `json:"norm_topk_prob"`
+	Rope       rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -55,8 +55,8 @@ type MoE struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -76,8 +76,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)                                      //
-	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs)                                    // [T, heads, dim]
-	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)                                    // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                                     // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                                     // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

@@ -21,22 +21,22 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	LayerTypes       []string        `json:"layer_types"`
-	KeyHeads         int             `json:"linear_num_key_heads"`
-	ValueHeads       int             `json:"linear_num_value_heads"`
-	KeyDim           int             `json:"linear_key_head_dim"`
-	ValueDim         int             `json:"linear_value_head_dim"`
-	Kernel           int             `json:"linear_conv_kernel_dim"`
-	Negative         bool            `json:"linear_allow_neg_eigval"` // shares of a correction go up to 2
-	Positions        string          `json:"position_embedding_type"` // rope, or none
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	KeyHeads         int        `json:"linear_num_key_heads"`
+	ValueHeads       int        `json:"linear_num_value_heads"`
+	KeyDim           int        `json:"linear_key_head_dim"`
+	ValueDim         int        `json:"linear_value_head_dim"`
+	Kernel           int        `json:"linear_conv_kernel_dim"`
+	Negative         bool       `json:"linear_allow_neg_eigval"` // shares of a correction go up to 2
+	Positions        string     `json:"position_embedding_type"` // rope, or none
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               []float64 // of full layers; nil where nothing turns
+	turn                graph.RoPEAttr // of full layers; nil where nothing turns
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -92,7 +92,7 @@ func New(c Config) (m *Model, err error) {
 		}
 	}
 	if c.Positions == "rope" {
-		m.freqs, err = rope.From(c.HeadDim, c.Rope.Full)
+		m.turn, err = family.Turn(c.HeadDim, c.Rope.Full)
 	}
 	return m, err
 }
@@ -143,8 +143,8 @@ func (a *Full) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)
 	q, k = g.Heads(q, m.HeadDim), g.Heads(k, m.HeadDim)
-	if m.freqs != nil {
-		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	if m.turn.Freqs != nil {
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	}
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)

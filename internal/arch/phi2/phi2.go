@@ -22,7 +22,7 @@ type Config struct {
 	IntermediateSize int              `json:"intermediate_size"`
 	LayerNormEps     float32          `json:"layer_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -67,8 +67,7 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{}, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
@@ -93,8 +92,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
 	k := g.Heads(family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	g.StoreKV(kv, g.RoPEWith("k", k, m.turn), v)
-	x = g.Attention(g.RoPEWith("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
+	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
+	x = g.Attention(g.RoPE("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim)))
 	return family.Linear(g, a.O, a.OBias, x, m.HiddenSize)
 }
 

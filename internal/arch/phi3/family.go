@@ -9,7 +9,7 @@ import "github.com/karat-run/karat/internal/family"
 var Family = family.Family{
 	Name:  "phi3",
 	Title: "Phi-3",
-	Model: family.OfContext(New),
+	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "phi3", Class: "Phi3ForCausalLM", Window: family.Everywhere, Defaults: map[string]any{
 		"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "max_position_embeddings": 4096.,
@@ -19,7 +19,7 @@ var Family = family.Family{
 	Idle:       []string{"full_attn_mod", "interpolate_factor"},
 	FromConfig: longrope,
 	Limits:     []family.Limit{{Key: "original_max_position_embeddings", Min: 1, Max: 1<<31 - 1, Rule: family.Whole}},
-	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}, Long: true},
+	Rope:       family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Keys: []family.Key{
 		{Setting: "original_max_position_embeddings", GGUF: "rope.scaling.original_context_length"},

@@ -19,11 +19,10 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize  int             `json:"intermediate_size"`
-	MaxPositions      int             `json:"max_position_embeddings"`
-	OriginalPositions int             `json:"original_max_position_embeddings"` // longest context of short divisors
-	SlidingWindow     int             `json:"sliding_window"`
-	Rope              family.FullRope `json:"rope_parameters"`
+	IntermediateSize  int        `json:"intermediate_size"`
+	OriginalPositions int        `json:"original_max_position_embeddings"` // longest context of short divisors
+	SlidingWindow     int        `json:"sliding_window"`
+	Rope              rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -53,15 +52,13 @@ type MLP struct {
 	Down   *graph.Weight `gguf:"ffn_down" hf:"down_proj"`
 }
 
-// New makes a model with unbound weights, opened for so many tokens.
-func New(c Config, context int) (*Model, error) {
+// New makes a model with unbound weights.
+func New(c Config) (*Model, error) {
 	p := c.Rope.Full
 	if c.OriginalPositions > 0 {
 		p.Context = float64(c.OriginalPositions)
 	}
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions, Opened: context}, p)
-	magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
+	turn, err := family.Turn(c.HeadDim, p)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -81,9 +78,9 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	queries, keys := m.NumHeads*m.HeadDim, m.NumKVHeads*m.HeadDim
-	all := g.Linear(a.QKV, x, queries+2*keys)                                  // [T, heads·dim + 2·kvHeads·dim]
-	q := g.RoPEWith("q", g.Heads(g.Slice(all, 0, queries), m.HeadDim), m.turn) // [T, heads, dim]
-	k := g.RoPEWith("k", g.Heads(g.Slice(all, queries, keys), m.HeadDim), m.turn)
+	all := g.Linear(a.QKV, x, queries+2*keys)                              // [T, heads·dim + 2·kvHeads·dim]
+	q := g.RoPE("q", g.Heads(g.Slice(all, 0, queries), m.HeadDim), m.turn) // [T, heads, dim]
+	k := g.RoPE("k", g.Heads(g.Slice(all, queries, keys), m.HeadDim), m.turn)
 	v := g.Heads(g.Slice(all, queries+keys, keys), m.HeadDim) // [T, kvHeads, dim]
 	g.StoreKV(kv, k, v)
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)

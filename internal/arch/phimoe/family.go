@@ -8,7 +8,7 @@ import "github.com/karat-run/karat/internal/family"
 var Family = family.Family{
 	Name:  "phimoe",
 	Title: "Phi-3.5-MoE",
-	Model: family.OfContext(New),
+	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "phimoe", Class: "PhimoeForCausalLM", Window: family.Everywhere,
 		Defaults: map[string]any{"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
@@ -42,7 +42,7 @@ var Family = family.Family{
 	},
 	Limits: []family.Limit{{Key: "original_max_position_embeddings", Min: 1, Max: 1<<31 - 1, Rule: family.Whole},
 		{Key: "router_jitter_noise", Min: 0, Max: 1}},
-	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Long: true},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 	Spelling: map[string][]string{"num_experts": {"num_local_experts"},
 		"top_k_experts": {"num_experts_per_tok"}},
 

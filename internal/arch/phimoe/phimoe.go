@@ -22,7 +22,6 @@ import (
 type Config struct {
 	family.Sizes
 	ExpertSize        int              `json:"intermediate_size"`
-	MaxPositions      int              `json:"max_position_embeddings"`
 	OriginalPositions int              `json:"original_max_position_embeddings"` // longest context of short divisors
 	SlidingWindow     int              `json:"sliding_window"`
 	NormEps           float32          `json:"rms_norm_eps"` // of LayerNorms
@@ -32,7 +31,7 @@ type Config struct {
 	NumExperts        int              `json:"num_experts"`
 	TopK              int              `json:"top_k_experts"`
 	Jitter            float64          `json:"router_jitter_noise"`
-	Rope              family.FullRope  `json:"rope_parameters"`
+	Rope              rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -74,16 +73,16 @@ type MoE struct {
 	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.w2"`
 }
 
-// New makes a model with unbound weights, opened for so many tokens.
-func New(c Config, context int) (*Model, error) {
+// New makes a model with unbound weights.
+func New(c Config) (*Model, error) {
 	p := c.Rope.Full
-	p.Magnitude = cmp.Or(p.Magnitude, 1) // readers of GGUF assume 1
+	if p.Type == "longrope" {
+		p.Magnitude = cmp.Or(p.Magnitude, 1) // readers of GGUF assume 1
+	}
 	if c.OriginalPositions > 0 {
 		p.Context = float64(c.OriginalPositions)
 	}
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions, Opened: context}, p)
-	magnitude := float64(float32(r.Magnitude)) // the precision of GGUF and of the graph
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: magnitude}
+	turn, err := family.Turn(c.HeadDim, p)
 	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err
 }
 
@@ -108,8 +107,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
 	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
 	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)             // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return family.Linear(g, a.O, a.OBias, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

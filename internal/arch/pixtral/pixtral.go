@@ -113,8 +113,8 @@ func (p *Projector) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Nod
 func (l *Layer) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	d, y := m.HiddenSize, g.RMSNorm(l.AttnNorm, x, 1e-5, 0)
 	head := func(w *graph.Weight) *graph.Node { return g.Heads(g.Linear(w, y, kv.Heads*kv.Dim), kv.Dim) }
-	q := g.RoPEWith("q", head(l.Q), m.turn)
-	g.StoreKV(kv, g.RoPEWith("k", head(l.K), m.turn), head(l.V))
+	q := g.RoPE("q", head(l.Q), m.turn)
+	g.StoreKV(kv, g.RoPE("k", head(l.K), m.turn), head(l.V))
 	y = g.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(kv.Dim)), Bidirectional: true}, nil)
 	x = g.Add(x, g.Name(g.Linear(l.O, y, d), "attn_out", "attention.out"))
 	y = g.RMSNorm(l.MLPNorm, x, 1e-5, 0)

@@ -17,11 +17,11 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	LayerTypes       []string        `json:"layer_types"`
-	SlidingWindow    int             `json:"sliding_window"`
-	Sections         []int           `json:"mrope_section"` // in models that see
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	SlidingWindow    int        `json:"sliding_window"`
+	Sections         []int      `json:"mrope_section"` // in models that see
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -49,11 +49,10 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	if err != nil {
-		return nil, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	if err == nil {
+		turn, err = turn.Divide(c.Sections, false)
 	}
-	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, false)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -77,8 +76,8 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Bias(a.QBias, g.Linear(a.Q, x, m.NumHeads*m.HeadDim))   // [T, heads·dim]
 	k := g.Bias(a.KBias, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)) // [T, kvHeads·dim]
 	v := g.Bias(a.VBias, g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)) //
-	q = g.RoPEWith("q", g.Heads(q, m.HeadDim), m.turn)             // [T, heads, dim]
-	k = g.RoPEWith("k", g.Heads(k, m.HeadDim), m.turn)             // [T, kvHeads, dim]
+	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
+	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

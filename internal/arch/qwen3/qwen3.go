@@ -16,12 +16,12 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	LayerTypes       []string        `json:"layer_types"`
-	SlidingWindow    int             `json:"sliding_window"`
-	Deepstack        int             `json:"n_deepstack_layers"`
-	Sections         []int           `json:"mrope_section"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	LayerTypes       []string   `json:"layer_types"`
+	SlidingWindow    int        `json:"sliding_window"`
+	Deepstack        int        `json:"n_deepstack_layers"`
+	Sections         []int      `json:"mrope_section"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -46,11 +46,10 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	if err != nil {
-		return nil, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	if err == nil {
+		turn, err = turn.Divide(c.Sections, true)
 	}
-	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, true)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -79,7 +78,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPEWith("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
-	k = g.RoPEWith("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

@@ -190,8 +190,11 @@ func sections(s family.Settings, _ *family.File) {
 
 // spell puts the sections back.
 func spell(s family.Settings) {
-	s["rope_scaling"] = map[string]any{"rope_type": "default", "mrope_section": s["mrope_section"],
-		"mrope_interleaved": true}
+	p := family.Settings{"mrope_section": s["mrope_section"], "mrope_interleaved": true}
+	scaling, _ := family.Object(s["rope_scaling"])
+	maps.Copy(p, scaling)
+	p.Fill("rope_type", "default")
+	s["rope_scaling"] = map[string]any(p)
 	delete(s, "mrope_section")
 	delete(s, "mrope_interleaved")
 }

@@ -28,21 +28,20 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"` // without experts
-	NumExperts       int             `json:"num_experts"`
-	TopK             int             `json:"top_k_experts"`
-	ExpertSize       int             `json:"moe_intermediate_size"`
-	SharedSize       int             `json:"shared_expert_intermediate_size"`
-	NumNext          int             `json:"mtp_num_hidden_layers"` // layers behind the last
-	LayerTypes       []string        `json:"layer_types"`
-	KeyHeads         int             `json:"linear_num_key_heads"`
-	ValueHeads       int             `json:"linear_num_value_heads"`
-	KeyDim           int             `json:"linear_key_head_dim"`
-	ValueDim         int             `json:"linear_value_head_dim"`
-	Kernel           int             `json:"linear_conv_kernel_dim"`
-	Sections         []int           `json:"mrope_section"`
-	MaxPositions     int             `json:"max_position_embeddings"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"` // without experts
+	NumExperts       int        `json:"num_experts"`
+	TopK             int        `json:"top_k_experts"`
+	ExpertSize       int        `json:"moe_intermediate_size"`
+	SharedSize       int        `json:"shared_expert_intermediate_size"`
+	NumNext          int        `json:"mtp_num_hidden_layers"` // layers behind the last
+	LayerTypes       []string   `json:"layer_types"`
+	KeyHeads         int        `json:"linear_num_key_heads"`
+	ValueHeads       int        `json:"linear_num_value_heads"`
+	KeyDim           int        `json:"linear_key_head_dim"`
+	ValueDim         int        `json:"linear_value_head_dim"`
+	Kernel           int        `json:"linear_conv_kernel_dim"`
+	Sections         []int      `json:"mrope_section"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -104,10 +103,9 @@ func New(c Config) (*Model, error) {
 			"three sections, and heads of values that are a multiple of those of keys",
 			c.Sections, c.KeyHeads, c.ValueHeads)
 	}
-	r, err := rope.Resolve(c.HeadDim, rope.Context{Longest: c.MaxPositions}, c.Rope.Full)
-	m := &Model{Config: c, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
-	m.turn = graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim, Magnitude: r.Magnitude, Sections: [3]int(c.Sections),
-		Woven: true}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	turn.Sections, turn.Woven = [3]int(c.Sections), true
+	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	for i := range m.Layers {
 		if i >= c.NumLayers {
 			m.Layers[i].Next = new(family.Next)
@@ -182,10 +180,10 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	both := g.Heads(g.Linear(a.Q, x, 2*m.NumHeads*m.HeadDim), 2*m.HeadDim) // [T, heads, 2·dim]
 	q, gate := g.Slice(both, 0, m.HeadDim), g.Slice(both, m.HeadDim, m.HeadDim)
-	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   // [T, kvHeads, dim]
-	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim)   //
-	q = g.RoPEWith("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), m.turn) //
-	k = g.RoPEWith("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), m.turn) //
+	k := g.Heads(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
+	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), m.turn)   //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), m.turn)   //
 	g.StoreKV(kv, k, v)
 	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))) // [T, heads·dim]
 	return g.Linear(a.O, g.GLU(graph.Sigmoid, g.Heads(gate, m.NumHeads*m.HeadDim), y), m.HiddenSize)

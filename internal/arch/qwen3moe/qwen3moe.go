@@ -19,16 +19,16 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize int             `json:"moe_intermediate_size"`
-	NumExperts int             `json:"num_experts"`
-	TopK       int             `json:"top_k_experts"`
-	Normalize  bool            `json:"norm_topk_prob"`
-	SparseStep int             `json:"decoder_sparse_step"`
-	DenseOnly  []int           `json:"mlp_only_layers"`
-	Window     int             `json:"sliding_window"`
-	Deepstack  int             `json:"n_deepstack_layers"`
-	Sections   []int           `json:"mrope_section"` // pairs turning by each part of a position (models that see)
-	Rope       family.FullRope `json:"rope_parameters"`
+	ExpertSize int        `json:"moe_intermediate_size"`
+	NumExperts int        `json:"num_experts"`
+	TopK       int        `json:"top_k_experts"`
+	Normalize  bool       `json:"norm_topk_prob"`
+	SparseStep int        `json:"decoder_sparse_step"`
+	DenseOnly  []int      `json:"mlp_only_layers"`
+	Window     int        `json:"sliding_window"`
+	Deepstack  int        `json:"n_deepstack_layers"`
+	Sections   []int      `json:"mrope_section"` // pairs turning by each part of a position (models that see)
+	Rope       rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -69,11 +69,10 @@ func New(c Config) (*Model, error) {
 		return nil, fmt.Errorf("sliding_window %d with use_sliding_window, only models without a window are supported",
 			c.Window)
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	if err != nil {
-		return nil, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	if err == nil {
+		turn, err = turn.Divide(c.Sections, true)
 	}
-	turn, err := graph.RoPEAttr{Freqs: freqs}.Divide(c.Sections, true)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -99,8 +98,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPEWith("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
-	k = g.RoPEWith("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
+	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
+	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 

@@ -127,8 +127,8 @@ func (l *Layer) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) 
 	d := m.HiddenSize
 	qkv := g.Bias(l.QKVBias, g.Linear(l.QKV, g.LayerNorm(l.Norm1, l.Bias1, x, m.Eps), 3*d)) // [T, 3·heads·dim]
 	part := func(i int) *graph.Node { return g.Heads(g.Slice(qkv, i*d, d), kv.Dim) }
-	g.StoreKV(kv, g.RoPEWith("k", part(1), m.turn), part(2))
-	y := g.AttentionWith(g.RoPEWith("q", part(0), m.turn),
+	g.StoreKV(kv, g.RoPE("k", part(1), m.turn), part(2))
+	y := g.AttentionWith(g.RoPE("q", part(0), m.turn),
 		graph.AttentionAttr{KV: kv, Scale: 1 / math.Sqrt(float64(kv.Dim)), Bidirectional: true}, nil)
 	x = g.Add(x, g.Name(g.Bias(l.OBias, g.Linear(l.O, y, d)), "attn_out", "attn.out"))
 	up := g.Bias(l.UpBias, g.Linear(l.Up, g.LayerNorm(l.Norm2, l.Bias2, x, m.Eps), m.IntermediateSize))

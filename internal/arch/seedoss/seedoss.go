@@ -18,15 +18,15 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	AttentionBias    bool            `json:"attention_bias"`
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	AttentionBias    bool       `json:"attention_bias"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -48,8 +48,8 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -69,7 +69,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
 	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
 	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q, k = g.RoPE("q", g.Heads(q, m.HeadDim), m.freqs), g.RoPE("k", g.Heads(k, m.HeadDim), m.freqs)
+	q, k = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn), g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)
 	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

@@ -18,16 +18,16 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize int             `json:"intermediate_size"`
-	RopeLayers       []int           `json:"no_rope_layers"`         // 1 for each layer that turns
-	NoRopeInterval   int             `json:"no_rope_layer_interval"` // a period; read without RopeLayers
-	Rope             family.FullRope `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	RopeLayers       []int      `json:"no_rope_layers"`         // 1 for each layer that turns
+	NoRopeInterval   int        `json:"no_rope_layer_interval"` // a period; read without RopeLayers
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 }
 
@@ -49,8 +49,8 @@ func New(c Config) (*Model, error) {
 	if n := len(c.RopeLayers); c.RopeLayers != nil && n != c.NumLayers {
 		return nil, fmt.Errorf("no_rope_layers has %d layers, expected %d", n, c.NumLayers)
 	}
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -81,7 +81,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, turns bool
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, turns bool, m *Model) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	if turns {
-		q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	}
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

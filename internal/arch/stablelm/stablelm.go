@@ -24,7 +24,7 @@ type Config struct {
 	Parallel         bool             `json:"use_parallel_residual"`
 	Normed           bool             `json:"qk_layernorm"`
 	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -57,8 +57,7 @@ type Attention struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	r, err := rope.Resolve(c.HeadDim, rope.Context{}, c.Rope.Full)
-	turn := graph.RoPEAttr{Freqs: r.Freqs, Dim: r.Dim}
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
@@ -92,6 +91,6 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 		q = g.Name(q, "attn_q_norm", "self_attn.q_layernorm.out")
 		k = g.Name(k, "attn_k_norm", "self_attn.k_layernorm.out")
 	}
-	q, k = g.RoPEWith("q", q, m.turn), g.RoPEWith("k", k, m.turn)
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

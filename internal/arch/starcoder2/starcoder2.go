@@ -24,13 +24,13 @@ type Config struct {
 	Act              graph.Activation `json:"hidden_act"`
 	Biased           bool             `json:"use_bias"` // projections; norms always are
 	Tied             bool             `json:"tie_word_embeddings"`
-	Rope             family.FullRope  `json:"rope_parameters"`
+	Rope             rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
 type Model struct {
 	Config
-	freqs               rope.Freqs
+	turn                graph.RoPEAttr
 	family.Trunk[Layer] `gguf:"" hf:""`
 	NormBias            *graph.Weight `gguf:"output_norm.bias" hf:"model.norm.bias"`
 }
@@ -64,8 +64,8 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	freqs, err := rope.From(c.HeadDim, c.Rope.Full)
-	return &Model{Config: c, freqs: freqs, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
+	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
@@ -89,7 +89,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 	q := g.Heads(family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim), m.HeadDim)   // [T, heads, dim]
 	k := g.Heads(family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim), m.HeadDim) //
-	q, k = g.RoPE("q", q, m.freqs), g.RoPE("k", k, m.freqs)
+	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)
 	y := g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim)))
 	return family.Linear(g, a.O, a.OBias, y, m.HiddenSize)

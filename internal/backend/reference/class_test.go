@@ -33,8 +33,8 @@ func layer(t *testing.T) *graph.Graph {
 	x := b.RMSNorm(weight("norm", 8), h, 1e-6, 0)
 	freqs := []float64{1, 0.1}
 	store := &graph.KV{Heads: 1, Dim: 4, Window: 3}
-	b.StoreKV(store, b.RoPE("k", b.Heads(b.Linear(weight("k", 4, 8), x, 4), 4), freqs), b.Heads(b.Linear(weight("v", 4, 8), x, 4), 4))
-	q := b.RoPE("q", b.Heads(b.Linear(weight("q", 8, 8), x, 8), 4), freqs)
+	b.StoreKV(store, b.RoPE("k", b.Heads(b.Linear(weight("k", 4, 8), x, 4), 4), graph.RoPEAttr{Freqs: freqs}), b.Heads(b.Linear(weight("v", 4, 8), x, 4), 4))
+	q := b.RoPE("q", b.Heads(b.Linear(weight("q", 8, 8), x, 8), 4), graph.RoPEAttr{Freqs: freqs})
 	h = b.Add(h, b.Linear(weight("o", 8, 8), b.Attention(q, store, 0.5), 8))
 	g.Linear(weight("head", 10, 8), g.RMSNorm(weight("last", 8), g.Outputs(h), 1e-6, 1), 10)
 	made, err := g.Graph()

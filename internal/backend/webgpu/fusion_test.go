@@ -33,7 +33,7 @@ func fusible(t *testing.T) *graph.Graph {
 			if layer == 1 {
 				q, v, k = norm(q), b.Normalize(v, 1e-6), norm(k)
 			}
-			q, k = b.RoPE("q", q, freqs), b.RoPE("k", k, freqs)
+			q, k = b.RoPE("q", q, graph.RoPEAttr{Freqs: freqs}), b.RoPE("k", k, graph.RoPEAttr{Freqs: freqs})
 			b.StoreKV(kv, k, v)
 			y := linear(b.Attention(q, kv, 0.3), hidden)
 			if layer == 1 {
@@ -212,7 +212,7 @@ func TestDispatches(t *testing.T) {
 				kv := &graph.KV{Layer: layer, Heads: kvHeads, Dim: dim}
 				h := norm(x)
 				q, k, v := b.Heads(linear(h, heads*dim), dim), b.Heads(linear(h, kvHeads*dim), dim), b.Heads(linear(h, kvHeads*dim), dim)
-				q, k = b.RoPE("q", q, freqs), b.RoPE("k", k, freqs)
+				q, k = b.RoPE("q", q, graph.RoPEAttr{Freqs: freqs}), b.RoPE("k", k, graph.RoPEAttr{Freqs: freqs})
 				b.StoreKV(kv, k, v)
 				x = b.Add(x, linear(b.Attention(q, kv, 0.125), hidden))
 				h = norm(x)

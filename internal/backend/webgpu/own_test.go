@@ -23,7 +23,7 @@ func turning(t *testing.T, dim, heads int, kv *graph.KV) *graph.Graph {
 		for i := range freqs {
 			freqs[i] = 1 / float64(1+3*i)
 		}
-		q, k := b.RoPE("q", of(heads), freqs), b.RoPE("k", of(kv.Heads), freqs)
+		q, k := b.RoPE("q", of(heads), graph.RoPEAttr{Freqs: freqs}), b.RoPE("k", of(kv.Heads), graph.RoPEAttr{Freqs: freqs})
 		b.StoreKV(kv, k, of(kv.Heads))
 		return b.Add(x, b.Linear(floats(r, hidden, heads*dim), b.Attention(q, kv, 0.3), hidden))
 	})

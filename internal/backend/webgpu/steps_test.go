@@ -75,8 +75,8 @@ func block(t *testing.T, dt tensor.DType, dim, window int) *graph.Graph {
 		kv := &graph.KV{Heads: kvHeads, Dim: dim, Window: window}
 		h := b.Normalize(x, 1e-6)
 		q, k, v := b.Linear(weight(heads*dim, hidden), h, heads*dim), b.Linear(weight(kvHeads*dim, hidden), h, kvHeads*dim), b.Linear(weight(kvHeads*dim, hidden), h, kvHeads*dim)
-		q = b.RoPE("q", b.Normalize(b.Heads(q, dim), 1e-6), freqs)
-		k = b.RoPE("k", b.Normalize(b.Heads(k, dim), 1e-6), freqs)
+		q = b.RoPE("q", b.Normalize(b.Heads(q, dim), 1e-6), graph.RoPEAttr{Freqs: freqs})
+		k = b.RoPE("k", b.Normalize(b.Heads(k, dim), 1e-6), graph.RoPEAttr{Freqs: freqs})
 		b.StoreKV(kv, k, b.Heads(b.Normalize(v, 1e-6), dim))
 		a := b.Attention(q, kv, 0.3)
 		y := b.Add(x, b.Linear(floats(r, hidden, heads*dim), a, hidden))

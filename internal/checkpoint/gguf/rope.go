@@ -48,7 +48,7 @@ func (r *reader) readRope() {
 		r.Assumed = append(r.Assumed, settings.Entry{Key: r.Arch + ".rope.freq_base_swa", Value: "10000"})
 	}
 	f.Fill("rope_theta", 1e4)
-	if r.Family.Rope.Yarn {
+	if r.Family.Rope.OneBase {
 		s.Fill("rope_theta", f["rope_theta"])
 	}
 	s.Fill("rope_theta", 1e4)
@@ -56,14 +56,12 @@ func (r *reader) readRope() {
 	if r.Family.Rope.Sliding != nil {
 		s.Fill("partial_rotary_factor", f["partial_rotary_factor"])
 	}
-	if r.Family.Rope.Long {
-		r.readLongrope(f)
-	}
+	r.readLongrope(f)
 	if t, ok := r.set.ByName["rope_freqs"]; ok {
 		r.set.Drop("rope_freqs")
 		if f["rope_type"] != nil {
-			r.errorf("rope.scaling.type", "is linear, but the file also has a tensor rope_freqs")
-		} else if err := factors(f, t, int(r.fullDim)/2); err != nil {
+			r.errorf("rope.scaling.type", "is %v, but the file also has a tensor rope_freqs", f["rope_type"])
+		} else if err := factors(f, t, r.pairs(f)); err != nil {
 			r.errs = append(r.errs, err)
 		}
 	}
@@ -81,14 +79,10 @@ func (r *reader) readScaling(f family.Settings) {
 			f["partial_rotary_factor"] = n / r.fullDim
 		}
 	}
-	typ, kinds := r.str("rope.scaling.type"), "none and linear"
-	if r.Family.Rope.Yarn {
-		kinds = "none, linear and yarn"
-	}
-	switch {
+	switch typ := r.str("rope.scaling.type"); {
 	case typ == "" && r.value("rope.scaling.type") == "":
-		r.errorf("rope.scaling.type", "is \"\", supported are %s", kinds)
-	case typ == "yarn" && r.Family.Rope.Yarn:
+		r.errorf("rope.scaling.type", `is "", supported are none, linear, yarn and longrope`)
+	case typ == "yarn":
 		f["rope_type"] = typ
 		for _, k := range yarnKeys {
 			if n, ok := r.number(k.gguf); ok && (n != 0 || k.setting != "factor") {
@@ -114,22 +108,23 @@ func (r *reader) readScaling(f family.Settings) {
 					n))
 		}
 		delete(f, "factor")
+		if r.Family.Rope.Full["rope_type"] != nil {
+			f["rope_type"] = "default"
+		}
 	case typ == "", typ == "linear": // a factor without a type is linear, as in llama.cpp
 		if n, ok := f["factor"].(float64); typ != "" || ok && n != 0 && n != 1 {
 			f["rope_type"] = "linear"
 		} else {
 			delete(f, "factor")
 		}
-	case typ == "longrope" && r.Family.Rope.Long: // the tensors say so
+	case typ == "longrope": // the tensors say so
 	default:
-		r.errorf("rope.scaling.type", "is %s, supported are %s", family.Show(typ), kinds)
+		r.errorf("rope.scaling.type", "is %s, supported are none, linear, yarn and longrope", family.Show(typ))
 	}
 }
 
 // readLongrope reads the magnitude, and the divisors for contexts up to the original and beyond.
 func (r *reader) readLongrope(f family.Settings) {
-	part, _ := f["partial_rotary_factor"].(float64)
-	pairs := int(r.fullDim*cmp.Or(part, 1)) / 2
 	found := 0
 	for _, k := range longFactors {
 		t, ok := r.set.ByName[k.tensor]
@@ -138,7 +133,7 @@ func (r *reader) readLongrope(f family.Settings) {
 		}
 		found++
 		r.set.Drop(k.tensor)
-		list, err := divisors(t, pairs)
+		list, err := divisors(t, r.pairs(f))
 		if err != nil {
 			r.errs = append(r.errs, settings.NewError("rope_parameters."+family.FullAttention+"."+k.setting,
 				fmt.Sprintf("tensor %s: %v", k.tensor, err)))
@@ -149,8 +144,8 @@ func (r *reader) readLongrope(f family.Settings) {
 	switch typ := r.str("rope.scaling.type"); {
 	case found == len(longFactors):
 		if f["rope_type"] != nil {
-			r.errorf("rope.scaling.type", "is linear, but the file also has tensors %s and %s", longFactors[0].tensor,
-				longFactors[1].tensor)
+			r.errorf("rope.scaling.type", "is %v, but the file also has tensors %s and %s", f["rope_type"],
+				longFactors[0].tensor, longFactors[1].tensor)
 		}
 		f["rope_type"] = "longrope"
 		if n, ok := r.number("rope.scaling.attn_factor"); ok {
@@ -163,6 +158,12 @@ func (r *reader) readLongrope(f family.Settings) {
 		r.errorf("rope.scaling.type", "is %s, but the tensors %s and %s are missing", family.Show(typ),
 			longFactors[0].tensor, longFactors[1].tensor)
 	}
+}
+
+// pairs returns how many pairs of a head's features turn in full layers.
+func (r *reader) pairs(f family.Settings) int {
+	part, _ := f["partial_rotary_factor"].(float64)
+	return int(r.fullDim*cmp.Or(part, 1)) / 2
 }
 
 // badFactors returns an error about the tensor of factors.
@@ -213,36 +214,37 @@ func divisors(t tensor.Tensor, pairs int) ([]any, error) {
 
 // writeRope writes the bases and a linear scaling, and returns the divisors of other scalings.
 func (w *writer) writeRope() (tensors []Factors) {
-	var p, s rope.Params
-	params := w.RopeParameters()
-	for kind, to := range map[string]*rope.Params{family.FullAttention: &p, family.SlidingAttention: &s} {
-		if v, ok := family.Object(params[kind]); ok {
-			if err := w.Decode(reflect.ValueOf(to).Elem(), v, "rope_parameters."+kind); err != nil {
-				w.errs = append(w.errs, err)
-			}
-		}
+	var kinds rope.Kinds
+	if err := w.Decode(reflect.ValueOf(&kinds).Elem(), w.RopeParameters(), "rope_parameters"); err != nil {
+		w.errs = append(w.errs, err)
 	}
-	if p.Type == "" {
-		p.Type = p.OldType
+	kinds.Open(w.ContextLength(), 0)
+	p, s := kinds.Full, kinds.Sliding
+	if n := w.Values.Int("original_max_position_embeddings"); n > 0 && p.Type == "longrope" {
+		p.Context = float64(n)
+	}
+	r, err := rope.Resolve(w.fullDim(), p)
+	if err != nil {
+		w.errs = append(w.errs, err)
+		return nil
 	}
 	switch {
+	case w.Family.Rope.Full["rope_type"] != nil && (p.Type == "default" || p.Type == "dynamic"): // not as usual
+		w.put("rope.scaling.type", "none")
 	case p.Type == "linear":
 		w.put("rope.scaling.type", "linear")
 		w.put("rope.scaling.factor", float32(p.Factor))
-	case p.Type == "yarn" && w.Family.Rope.Yarn:
-		w.writeYarn(p)
+	case p.Type == "yarn":
+		w.writeYarn(p, r)
 		p.Type = "default" // divisors without scaling
-	case p.Type == "longrope" && w.Family.Rope.Long:
-		tensors = w.writeLongrope(p)
+	case p.Type == "longrope":
+		tensors = w.writeLongrope(p, r)
 		p.Type = "default"
 	}
 	if !w.Family.Rope.Silent || p.Theta != 1e4 {
 		w.put("rope.freq_base", float32(p.Theta))
 	}
-	if s.Type == "" {
-		s.Type = s.OldType
-	}
-	if w.Family.Rope.Sliding != nil && (!w.Family.Rope.Yarn || slices.Contains(w.slides(), true)) {
+	if w.Family.Rope.Sliding != nil && (!w.Family.Rope.OneBase || slices.Contains(w.slides(), true)) {
 		w.put("rope.freq_base_swa", float32(s.Theta))
 		if s.Type != "" && s.Type != "default" || s.Part != 0 && s.Part != 1 &&
 			!(w.Family.Partial() && s.Part == p.Part) {
@@ -250,10 +252,11 @@ func (w *writer) writeRope() (tensors []Factors) {
 				"scales the rotation: GGUF has keys for that of full layers only")
 		}
 	}
+	dim := w.fullDim()
 	if w.Family.Partial() {
-		p.Part = 0
+		dim, p.Part = cmp.Or(r.Dim, dim), 0
 	}
-	factors, err := p.GGUF(w.fullDim())
+	factors, err := p.GGUF(dim)
 	if err != nil {
 		w.errs = append(w.errs, err)
 	}
@@ -263,35 +266,42 @@ func (w *writer) writeRope() (tensors []Factors) {
 	return tensors
 }
 
-// writeLongrope writes the magnitude, 1 included, and returns both lists of divisors.
-func (w *writer) writeLongrope(p rope.Params) []Factors {
-	if n := w.Values.Int("original_max_position_embeddings"); n > 0 {
-		p.Context = float64(n)
+// writeLongrope writes the magnitude, 1 included, and returns both lists of divisors. Families with a key of their own
+// for the original context are longrope by their tensors; readers of others go by the type.
+func (w *writer) writeLongrope(p rope.Params, r rope.Rotation) []Factors {
+	const original = "rope.scaling.original_context_length"
+	if !slices.ContainsFunc(w.Family.Keys, func(k family.Key) bool { return k.GGUF == original }) {
+		w.put("rope.scaling.type", "longrope")
 	}
-	r, err := rope.Resolve(w.fullDim(), rope.Context{Longest: w.Values.Int("max_position_embeddings")}, p)
-	if err != nil {
-		w.errs = append(w.errs, err)
-		return nil
+	if p.Context > 0 && w.Values["original_max_position_embeddings"] == nil {
+		w.put(original, uint32(p.Context))
 	}
 	w.put("rope.scaling.attn_factor", float32(cmp.Or(r.Magnitude, 1)))
 	return []Factors{{longFactors[0].tensor, p.Long}, {longFactors[1].tensor, p.Short}}
 }
 
-// writeYarn writes the numbers of a yarn. Settings without a key must be as readers assume.
-func (w *writer) writeYarn(p rope.Params) {
+// writeYarn writes the numbers of a yarn. Settings without a key must be as readers assume; two multipliers are written
+// as the magnitude that follows from them, and a factor that follows from the contexts as a number.
+func (w *writer) writeYarn(p rope.Params, r rope.Rotation) {
 	params, _ := family.Object(w.RopeParameters()[family.FullAttention])
+	params = maps.Clone(params)
+	if p.Factor == 0 && p.Context > 0 {
+		params["factor"] = float64(w.ContextLength()) / p.Context
+	}
 	if truncate := p.Truncate == nil || *p.Truncate; truncate != (w.Family.Rope.Fixed["truncate"] != false) {
 		w.errorf("rope_parameters."+family.FullAttention, "has truncate %v: GGUF has no key for it in architecture %s",
 			truncate, w.Arch)
 	}
 	switch own := w.Family.KeyOf(family.Multiplier).GGUF; {
-	case w.Family.Latent() && p.Mscale == p.MscaleAllDim:
+	case w.Family.Latent() && (p.Mscale == p.MscaleAllDim || p.MscaleAllDim == 0): // one alone is not read
 		if p.MscaleAllDim != 0 {
 			w.put(yarnMultiplier, float32(0.1*p.MscaleAllDim))
 		}
 	case !w.Family.Latent() && (p.Mscale == 0 || p.MscaleAllDim == 0): // the library reads neither
 	case own != "" && p.Mscale == 1:
 		w.put(own, float32(p.MscaleAllDim))
+	case !w.Family.Latent():
+		params["attention_factor"] = cmp.Or(r.Magnitude, 1)
 	default:
 		w.errorf("rope_parameters."+family.FullAttention,
 			"has mscale %v and mscale_all_dim %v: GGUF has no keys for them in architecture %s", p.Mscale,

@@ -109,6 +109,9 @@ func (w *writer) refuse(aside []string) {
 
 // writeFamilyKey writes a key of this family; dim is the head size of full layers.
 func (w *writer) writeFamilyKey(k family.Key, dim uint32) {
+	if slices.ContainsFunc(w.out, func(kv file.KeyValue) bool { return kv.Key == w.Arch+"."+ownKey(k) }) {
+		return // a scaling of the rotation has said more
+	}
 	v, there := w.Values[k.Setting].(float64)
 	switch k.Kind {
 	case family.Count, family.Rank:

@@ -36,13 +36,15 @@ func (r *reader) rope() {
 		if local := r.Family.Rope.Local; local != "" && kind == family.SlidingAttention {
 			r.ropeFill(p, kind, "rope_theta", local, s.Take(local))
 		} else {
-			if kind == family.SlidingAttention && r.Family.Rope.Yarn && base == nil {
+			if kind == family.SlidingAttention && r.Family.Rope.OneBase && base == nil {
 				base = r.ropeOf(out, family.FullAttention)["rope_theta"]
 			}
 			r.ropeFill(p, kind, "rope_theta", "rope_theta", base)
 		}
 		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
-		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil {
+		typ := p["rope_type"]
+		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil ||
+			typ == "yarn" || typ == "longrope" || typ == "llama3" {
 			r.ropeFill(p, kind, "original_max_position_embeddings", "original_max_position_embeddings", own)
 		}
 		if !r.Family.Rope.ByKind { // else the library has no base
@@ -128,21 +130,30 @@ func (r *reader) ropeKind(kind, from string, params map[string]any) family.Setti
 		if k == "mrope_section" || k == "mrope_interleaved" {
 			continue
 		}
+		own := k
+		if k == "type" { // an older name
+			if k = "rope_type"; params[k] != nil {
+				continue
+			}
+		}
 		switch {
 		case v == "mrope":
 			v = "default"
-		case v == "" && (k == "rope_type" || k == "type"):
-			r.errorf(from+k, "is \"\", expected default or the name of a scaling")
+		case v == "" && k == "rope_type":
+			r.errorf(from+own, "is \"\", expected default or the name of a scaling")
 		}
 		p.Fill(k, v)
-		r.Spelling["rope_parameters."+kind+"."+k] = from + k
+		r.Spelling["rope_parameters."+kind+"."+k] = from + own
 	}
 	for _, k := range []string{"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor",
 		"attention_factor"} {
-		if p[k] != nil && p["rope_type"] == nil && p["type"] == nil {
+		if p[k] != nil && p["rope_type"] == nil {
 			r.errorf(from+"rope_type", "is missing, but %s is %s", k, family.Show(p[k]))
 			break
 		}
+	}
+	if len(p) > 0 && r.ropeDefault(kind)["rope_type"] != nil { // assumed where the file says nothing at all
+		p.Fill("rope_type", "default")
 	}
 	return p
 }

@@ -96,7 +96,7 @@ func ropeHF(c *settings.Model, config map[string]any) error {
 	if local := c.Family.Rope.Local; local != "" {
 		config[local] = s["rope_theta"]
 	}
-	if c.Family.Rope.Yarn && s["rope_theta"] != theta {
+	if c.Family.Rope.OneBase && s["rope_theta"] != theta {
 		return fmt.Errorf("rope.freq_base_swa is %v and rope.freq_base %v: config.json has one base",
 			family.Show(s["rope_theta"]), family.Show(theta))
 	}
@@ -136,9 +136,11 @@ func llama3(f map[string]any) (map[string]any, error) {
 			"config.json has no key for them",
 			strings.TrimSuffix(fmt.Sprint(slices.Compact(factors[:min(len(factors), 16)])), "]")+" ...]")
 	}
-	return map[string]any{"rope_type": p.Type, "rope_theta": theta, "factor": p.Factor, "low_freq_factor": p.Low,
-		"high_freq_factor":                 p.High,
-		"original_max_position_embeddings": p.Context}, nil
+	f = maps.Clone(f)
+	delete(f, "factors")
+	maps.Copy(f, map[string]any{"rope_type": p.Type, "factor": p.Factor, "low_freq_factor": p.Low,
+		"high_freq_factor": p.High, "original_max_position_embeddings": p.Context})
+	return f, nil
 }
 
 // Describe adds the recommendation under generation_config.json's keys.

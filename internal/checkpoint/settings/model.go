@@ -85,7 +85,7 @@ func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 	case isObject && dst.Kind() == reflect.Struct:
 		for _, f := range reflect.VisibleFields(dst.Type()) { // of embedded structs, their fields
 			tag := f.Tag.Get("json")
-			if v, ok := m[tag]; ok {
+			if v, ok := m[tag]; ok && tag != "" {
 				if err := c.Decode(dst.FieldByIndex(f.Index), v, joinPath(path, tag)); err != nil {
 					return err
 				}

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -46,7 +45,7 @@ func (c *Model) unreadKeys(dst any) []string {
 	known = tags(reflect.TypeFor[rope.Params]())
 	for _, kind := range Kinds {
 		params, _ := family.Object(c.RopeParameters()[kind])
-		scaling, _ := cmp.Or(params["rope_type"], params["type"]).(string)
+		scaling, _ := params["rope_type"].(string)
 		for _, k := range slices.Sorted(maps.Keys(params)) {
 			if v := params[k]; !(known[k] && rope.Reads(scaling, k)) && !Neutral(v) {
 				notes = append(notes, fmt.Sprintf("rope setting %s = %s of %s is not read", k, family.Show(v), kind))

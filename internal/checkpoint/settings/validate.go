@@ -53,6 +53,7 @@ var ropeLimits = []family.Limit{
 	{Key: "high_freq_factor", Min: 0, Max: 1e9},
 	{Key: "original_max_position_embeddings", Min: 1, Max: math.MaxInt32},
 	{Key: "partial_rotary_factor", Min: 1e-6, Max: 1},
+	{Key: "attention_factor", Min: 1e-6, Max: 1e6},
 }
 
 // layerLimits lists the keys of per_layer_config.
@@ -133,6 +134,12 @@ func (c *Model) Validate(tensors int) error {
 	}
 	for _, kind := range Kinds {
 		params, ok := family.Object(c.RopeParameters()[kind])
+		part, _ := params["partial_rotary_factor"].(float64)
+		whole := part == 0 || part == 1 || params["rope_type"] == "proportional"
+		if !whole && !c.Family.Partial() && !c.Family.Latent() {
+			errs = append(errs, c.Bad("rope_parameters."+kind+".partial_rotary_factor",
+				"is %v: heads of architecture %s turn whole", part, c.Arch))
+		}
 		for _, l := range ropeLimits {
 			if what := Violates(l, params[l.Key]); ok && what != "" {
 				errs = append(errs, c.Bad("rope_parameters."+kind+"."+l.Key, "%s", what))

@@ -75,8 +75,8 @@ func (l *modelLayer) attend(x *graph.Node, a graph.AttentionAttr, turn graph.RoP
 	const heads = 4
 	b, kv := l.Builder, a.KV
 	kv.Layer = l.i
-	q, k := b.RoPEWith("q", l.heads("attn_q", x, heads, kv.Dim), turn),
-		b.RoPEWith("k", l.heads("attn_k", x, kv.Heads, kv.Dim), turn)
+	q, k := b.RoPE("q", l.heads("attn_q", x, heads, kv.Dim), turn),
+		b.RoPE("k", l.heads("attn_k", x, kv.Heads, kv.Dim), turn)
 	var v *graph.Node
 	if !kv.Latent {
 		v = l.heads("attn_v", x, kv.Heads, kv.Values())

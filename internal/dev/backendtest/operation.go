@@ -200,7 +200,7 @@ func ropes() (list []operation) {
 	for _, x := range []struct{ heads, dim, turning int }{{1, 2, 1}, {3, 6, 3}, {5, 18, 9}, {2, 64, 5}, {2, 10, 0}} {
 		list = append(list, operation{name: fmt.Sprintf("rope/%dx%d/%d", x.heads, x.dim, x.turning), bound: float,
 			build: func(k *sketch) *graph.Node {
-				return k.RoPE("q", k.input(x.heads, x.dim), freqs[:x.turning])
+				return k.RoPE("q", k.input(x.heads, x.dim), graph.RoPEAttr{Freqs: freqs[:x.turning]})
 			}})
 	}
 	for _, x := range []struct {
@@ -216,13 +216,13 @@ func ropes() (list []operation) {
 		list = append(list, operation{name: fmt.Sprintf("rope/%dx%d/dim %d interleaved %v magnitude %v", x.heads, x.dim,
 			x.Dim, x.Interleaved, x.Magnitude), bound: float, build: func(k *sketch) *graph.Node {
 			// one array, two tables
-			return k.Add(k.RoPEWith("q", k.input(x.heads, x.dim), x.RoPEAttr),
-				k.RoPE("k", k.input(x.heads, x.dim), x.Freqs))
+			return k.Add(k.RoPE("q", k.input(x.heads, x.dim), x.RoPEAttr),
+				k.RoPE("k", k.input(x.heads, x.dim), graph.RoPEAttr{Freqs: x.Freqs}))
 		}})
 	}
 	list = append(list, operation{name: "rope/prefixes", bound: float, build: func(k *sketch) *graph.Node {
 		x := k.input(2, 18)
-		return k.Add(k.RoPE("q", x, freqs), k.RoPE("k", x, freqs[:4])) // one array, two tables
+		return k.Add(k.RoPE("q", x, graph.RoPEAttr{Freqs: freqs}), k.RoPE("k", x, graph.RoPEAttr{Freqs: freqs[:4]})) // one array, two tables
 	}})
 	return list
 }

@@ -13,13 +13,13 @@ import (
 // turned is a graph of one RoPE node with sections, and one whose queries and keys turn so.
 func turned(t *testing.T, a graph.RoPEAttr) []*graph.Graph {
 	k := newSketch(23)
-	one := k.end(t, k.RoPEWith("q", k.input(3, 20), a))
+	one := k.end(t, k.RoPE("q", k.input(3, 20), a))
 	k = newSketch(24)
 	q, v := k.input(2, 20), k.input(2, 20)
 	kv := &graph.KV{Heads: 2, Dim: 20}
 	x := k.input(40)
-	k.StoreKV(kv, k.RoPEWith("k", k.Heads(k.linear(tensor.F32, x, 40), 20), a), v)
-	both := k.end(t, k.Attention(k.RoPEWith("q", q, a), kv, 0.3))
+	k.StoreKV(kv, k.RoPE("k", k.Heads(k.linear(tensor.F32, x, 40), 20), a), v)
+	both := k.end(t, k.Attention(k.RoPE("q", q, a), kv, 0.3))
 	return []*graph.Graph{one, both}
 }
 

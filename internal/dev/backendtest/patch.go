@@ -34,8 +34,8 @@ func tower(t *testing.T, a graph.PlaceAttr, form graph.Pooling) *graph.Graph {
 	for range 2 {
 		in := k.Normalize(x, 1e-6)
 		head := func() *graph.Node { return k.Heads(k.linear(tensor.F32, in, 32), 16) }
-		q, v := k.RoPEWith("q", head(), turn), head()
-		k.StoreKV(kv, k.RoPEWith("k", head(), turn), v)
+		q, v := k.RoPE("q", head(), turn), head()
+		k.StoreKV(kv, k.RoPE("k", head(), turn), v)
 		y := k.AttentionWith(q, graph.AttentionAttr{KV: kv, Scale: 0.01, Bidirectional: true}, nil)
 		low, high := ofValues(k.name("low"), [][]float32{{-0.5}}), ofValues(k.name("high"), [][]float32{{0.75}})
 		x = k.Add(x, k.Clamp(low, high, k.linear(tensor.BF16, y, 32)))

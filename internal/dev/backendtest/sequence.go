@@ -22,12 +22,12 @@ func Decoder(t testing.TB, seed uint64, d tensor.DType, windows ...int) *graph.G
 	var first *graph.KV
 	for i, w := range append(windows, 0) {
 		x := k.RMSNorm(unit(hidden), h, 1e-6, 0)
-		q := k.RoPE("q", k.RMSNorm(unit(dim), k.Heads(k.linear(d, x, heads*dim), dim), 1e-6, 0), freqs)
+		q := k.RoPE("q", k.RMSNorm(unit(dim), k.Heads(k.linear(d, x, heads*dim), dim), 1e-6, 0), graph.RoPEAttr{Freqs: freqs})
 		store := first
 		if i < len(windows) {
 			store = &graph.KV{Layer: i, Heads: kvHeads, Dim: dim, Window: w}
 			key := k.RMSNorm(unit(dim), k.Heads(k.linear(d, x, kvHeads*dim), dim), 1e-6, 0)
-			k.StoreKV(store, k.RoPE("k", key, freqs), k.Normalize(k.Heads(k.linear(d, x, kvHeads*dim), dim), 1e-6))
+			k.StoreKV(store, k.RoPE("k", key, graph.RoPEAttr{Freqs: freqs}), k.Normalize(k.Heads(k.linear(d, x, kvHeads*dim), dim), 1e-6))
 		}
 		if first == nil {
 			first = store
@@ -128,7 +128,7 @@ func (s *suite) sequences(t *testing.T) {
 // far turns heads at positions that no sequence of the other tests reaches.
 func (s *suite) far(t *testing.T) {
 	k := newSketch(11)
-	g := k.end(t, k.RoPE("q", k.input(2, 12), []float64{1, 0.5, 0.1, 1e-3, 1e-5}))
+	g := k.end(t, k.RoPE("q", k.input(2, 12), graph.RoPEAttr{Freqs: []float64{1, 0.5, 0.1, 1e-3, 1e-5}}))
 	got, want := start(t, s.open(), g, 64, nil), wanted(t, g, 64)
 	var w worst
 	for range 250 {

@@ -34,7 +34,7 @@ func (s *suite) special(t *testing.T) {
 		"square":  func(k *sketch, x *graph.Node) *graph.Node { return k.node(graph.Mul, x.Shape, nil, x, x) },
 		"double":  func(k *sketch, x *graph.Node) *graph.Node { return k.Add(x, x) },
 		"rope": func(k *sketch, x *graph.Node) *graph.Node {
-			return k.RoPE("q", k.Heads(pair(k, x), 2), []float64{1})
+			return k.RoPE("q", k.Heads(pair(k, x), 2), graph.RoPEAttr{Freqs: []float64{1}})
 		},
 	}
 	for _, a := range graph.Activations() {

@@ -408,8 +408,8 @@ func otherBases(p *Proposer, t turning) []*Hypothesis {
 		all = append(all, unlikely(0.1, wrong(detail{"scaling": "by wavelength"}, func(v float64) []float64 {
 			p := p
 			p.Theta = v
-			f, _ := rope.From(dim, p) // Banded has seen that it can be
-			return f
+			r, _ := rope.Resolve(dim, p) // Banded has seen that it can be
+			return r.Freqs
 		})))
 	}
 	return all
