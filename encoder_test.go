@@ -40,7 +40,7 @@ func readEncoder(t *testing.T, name string) (r encoderRecord) {
 	if err := json.Unmarshal(b, &prompts); err != nil {
 		t.Fatal(err)
 	}
-	f, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+	f, err := safetensors.Open(golden.Tensors(t, filepath.Join(dir, "golden.safetensors")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func readReranker(t *testing.T, name string) (pairs []judged) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+	f, err := safetensors.Open(golden.Tensors(t, filepath.Join(dir, "golden.safetensors")))
 	if err != nil {
 		t.Fatal(err)
 	}

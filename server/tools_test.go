@@ -19,7 +19,7 @@ import (
 // copyModel copies a model of the repository, whose weights are packed.
 func copyModel(dir, name string) error {
 	from := filepath.Join("../testdata/models", name)
-	b, err := golden.Unpack(filepath.Join(from, "model.safetensors.br"))
+	b, err := golden.Unpack(filepath.Join(from, "model.safetensors"))
 	if err == nil {
 		err = os.CopyFS(dir, os.DirFS(from))
 	}

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log"
@@ -22,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/andybalholm/brotli"
+	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 // positions returns how many of the last positions' logits are kept of each
@@ -90,7 +92,15 @@ func trim(from, to string) error {
 		if err := folder(filepath.Join(from, "models", name), filepath.Join(to, "models", name)); err != nil {
 			return err
 		}
-		if err := compress(filepath.Join(to, "models", name, "model.safetensors")); err != nil {
+		weights := filepath.Join(to, "models", name, "model.safetensors")
+		b, err := os.ReadFile(weights)
+		if err == nil {
+			err = compress(weights, b)
+		}
+		if err == nil {
+			err = os.Remove(weights)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -174,34 +184,35 @@ func shorten(model, from, to string) error {
 	return err
 }
 
-// compress replaces a file by a smaller one, which golden.Unpack reads: the even bytes and
-// then the odd ones, by Brotli.
-func compress(path string) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	planes, half := make([]byte, len(b)), (len(b)+1)/2
-	for i, x := range b {
-		planes[i%2*half+i/2] = x
+// compress writes path + ".br", which golden.Unpack reads.
+func compress(path string, b []byte) error {
+	var planes []byte
+	n := golden.Width(path)
+	for first := range n {
+		for i := first; i < len(b); i += n {
+			planes = append(planes, b[i])
+		}
 	}
 	var packed bytes.Buffer
 	w := brotli.NewWriterOptions(&packed, brotli.WriterOptions{Quality: 11, LGWin: 24})
-	if _, err = w.Write(planes); err == nil {
-		err = w.Close()
-	}
-	if err == nil {
-		err = os.WriteFile(path+".br", packed.Bytes(), 0o666)
-	}
-	if err != nil {
+	_, err := w.Write(planes)
+	if err = errors.Join(err, w.Close(), os.MkdirAll(filepath.Dir(path), 0o777)); err != nil {
 		return err
 	}
-	return os.Remove(path)
+	return os.WriteFile(path+".br", packed.Bytes(), 0o666)
+}
+
+// read reads a file, which lies packed in this folder.
+func read(path string) ([]byte, error) {
+	if _, err := os.Stat(path + ".br"); err == nil {
+		return golden.Unpack(path)
+	}
+	return os.ReadFile(path)
 }
 
 // one trims a model that generates, whose record has logits, or else an encoder.
 func one(from, to, name string) error {
-	b, err := os.ReadFile(filepath.Join(from, part(from, name), name, "golden.safetensors"))
+	b, err := read(filepath.Join(from, part(from, name), name, "golden.safetensors"))
 	if err != nil {
 		return err
 	}
@@ -363,39 +374,43 @@ type tensor struct {
 // positions of the logits and with the taps that taps keeps. Of a module whose output is its
 // last part's, such as attention, one is left: the one with the shorter name. It returns how many taps are left.
 func tensors(from, to string, positions int, taps func(name string) bool) (left int, err error) {
-	err = edit(from, to, func(b []byte) ([]byte, error) {
-		size := 8 + int(binary.LittleEndian.Uint64(b))
-		var all map[string]tensor
-		if err := json.Unmarshal(b[8:size], &all); err != nil {
-			return nil, fmt.Errorf("%s: %w", from, err)
+	b, err := read(from)
+	if err != nil {
+		return 0, err
+	}
+	size := 8 + int(binary.LittleEndian.Uint64(b))
+	var all map[string]tensor
+	if err := json.Unmarshal(b[8:size], &all); err != nil {
+		return 0, fmt.Errorf("%s: %w", from, err)
+	}
+	var names []string
+	for name := range all {
+		at, isTied := tied[filepath.Base(filepath.Dir(from))]
+		if isTied && strings.HasPrefix(name, strconv.Itoa(at)+".") {
+			continue
 		}
-		var names []string
-		for name := range all {
-			at, isTied := tied[filepath.Base(filepath.Dir(from))]
-			if isTied && strings.HasPrefix(name, strconv.Itoa(at)+".") {
-				continue
-			}
-			if !isHidden.MatchString(name) && name != "__metadata__" && (!isTap.MatchString(name) || taps(name)) {
-				names = append(names, name)
-			}
+		if !isHidden.MatchString(name) && name != "__metadata__" && (!isTap.MatchString(name) || taps(name)) {
+			names = append(names, name)
 		}
-		slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
-		seen := map[string]bool{}
-		names = slices.DeleteFunc(names, func(name string) bool {
-			value := string(b[size+all[name].Offsets[0] : size+all[name].Offsets[1]])
-			again := isTap.MatchString(name) && strings.HasSuffix(name, ".out") && seen[value]
-			seen[value] = true
-			return again
-		})
-		for _, name := range names {
-			if isTap.MatchString(name) {
-				left++
-			}
-		}
-		slices.Sort(names)
-		return pack(names, all, b[size:], positions)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
+	seen := map[string]bool{}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		value := string(b[size+all[name].Offsets[0] : size+all[name].Offsets[1]])
+		again := isTap.MatchString(name) && strings.HasSuffix(name, ".out") && seen[value]
+		seen[value] = true
+		return again
 	})
-	return left, err
+	for _, name := range names {
+		if isTap.MatchString(name) {
+			left++
+		}
+	}
+	slices.Sort(names)
+	if b, err = pack(names, all, b[size:], positions); err != nil {
+		return 0, err
+	}
+	return left, compress(to, b)
 }
 
 // pack writes the named tensors one after the other, as safetensors, the logits

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Unpack writes the weights of the models that lie in this folder packed, or as a seed, beside
-// them, where commands find them.
+// Unpack writes the weights and records that lie in this folder packed, or as a seed, beside them, where commands find
+// them.
 //
 //	go run testdata/unpack.go
 package main
@@ -9,28 +9,19 @@ package main
 import (
 	"fmt"
 	"log"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
 func main() {
 	log.SetFlags(0)
-	paths, err := filepath.Glob("testdata/models/*/model.safetensors.br")
+	paths, err := golden.UnpackAll("testdata")
 	if err == nil && len(paths) == 0 {
-		log.Fatal("no packed models in testdata/models: run this in the repository's root folder")
+		log.Fatal("nothing packed in testdata: run this in the repository's root folder")
 	}
 	for _, path := range paths {
-		var b []byte
-		if b, err = golden.Unpack(path); err == nil {
-			err = os.WriteFile(strings.TrimSuffix(path, ".br"), b, 0o666)
-		}
-		if err != nil {
-			break
-		}
-		fmt.Println(filepath.Dir(path))
+		fmt.Println(path)
 	}
 	seeds, _ := filepath.Glob("testdata/*/*/seed.json")
 	for _, path := range seeds {

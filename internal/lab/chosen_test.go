@@ -19,7 +19,7 @@ func TestChosen(t *testing.T) {
 	backends := map[string]backend.Backend{"f64": reference.Backend{},
 		"f32": cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32})}
 	for _, name := range []string{"deepseek32", "glmdsa"} {
-		path := golden.Record(t, name).Tensors
+		path := golden.Record(t, name).Tensors(t)
 		gold := open(t, path)
 		file, err := safetensors.Open(path)
 		if err != nil {

@@ -29,7 +29,7 @@ func TestClass(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			gold := shorter(open(t, golden.Record(t, name).Tensors), 32)
+			gold := shorter(open(t, golden.Record(t, name).Tensors(t)), 32)
 			g := graphOf(t, golden.Model(t, name), false)
 			var max32, kl16 float64 // of the golden record's own passes
 			for _, p := range gold.Prompts {
@@ -83,7 +83,7 @@ func TestLlamaCppClass(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			all := open(t, golden.Record(t, model).Tensors)
+			all := open(t, golden.Record(t, model).Tensors(t))
 			gold, g := shorter(all, 32), graphOf(t, path, true)
 			theirs := open(t, record)
 			class := recordAs(t, g, reference.Backend{Class: round.Class{Activations: round.Q8, GELU: round.F16Table, Lanes: 16}}, gold)

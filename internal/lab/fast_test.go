@@ -20,7 +20,7 @@ import (
 // One prompt in ten may lie farther off, if two experts with nearly equal scores change places there.
 func TestFast(t *testing.T) {
 	for _, name := range golden.Sample(golden.Families(t)) {
-		gold, folder := open(t, golden.Record(t, name).Tensors), golden.Model(t, name)
+		gold, folder := open(t, golden.Record(t, name).Tensors(t)), golden.Model(t, name)
 		for _, kind := range []string{"Q8_0", "Q4_K_M"} {
 			if odd := []string{"deepseek2", "glm4moe"}; kind == "Q8_0" && slices.Contains(odd, golden.Architecture(t, name)) {
 				continue // rows of 24 and 48, which llama-quantize refuses, too

@@ -42,7 +42,7 @@ func records(t *testing.T) []string {
 func TestGoldenWithItself(t *testing.T) {
 	for _, name := range records(t) {
 		t.Run(name, func(t *testing.T) {
-			r := open(t, golden.Record(t, name).Tensors)
+			r := open(t, golden.Record(t, name).Tensors(t))
 			c, err := Compare(r, r, Options{MaxDiff: new(0.), MaxKL: new(0.)})
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func noisy(r *Record, size float64) *Record {
 func TestGoldenWithNoise(t *testing.T) {
 	for _, name := range records(t) {
 		t.Run(name, func(t *testing.T) {
-			r := open(t, golden.Record(t, name).Tensors)
+			r := open(t, golden.Record(t, name).Tensors(t))
 			for _, size := range []float64{3.99, 4.2} {
 				c, err := Compare(r, noisy(r, size), Options{})
 				if err != nil {

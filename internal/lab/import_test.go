@@ -117,7 +117,7 @@ func tree(t *testing.T, class string, tensors map[string]*tensor.Tensor) string 
 
 // TestImportDebugTree makes a tree of what PyTorch computed and finds it placed.
 func TestImportDebugTree(t *testing.T) {
-	gold := open(t, golden.Record(t, "tiny-llama").Tensors).Prompt(2)
+	gold := open(t, golden.Record(t, "tiny-llama").Tensors(t)).Prompt(2)
 	n := len(gold.IDs)
 	ids := &tensor.Tensor{DType: tensor.I64, Shape: tensor.Shape{1, n}}
 	for _, id := range gold.IDs {
@@ -193,7 +193,7 @@ func TestImportBin(t *testing.T) {
 // TestTranslate turns llama.cpp's record of a model into one with PyTorch's names and
 // compares it with PyTorch's.
 func TestTranslate(t *testing.T) {
-	gold := open(t, golden.Record(t, "tiny-llama").Tensors)
+	gold := open(t, golden.Record(t, "tiny-llama").Tensors(t))
 	in, all := importAll(t, golden.Shared(t, "goldens/llamacpp/tiny-llama.bf16.safetensors"), "")
 	if in.Form != FormLlamaCpp || in.Names != NamesLlamaCpp {
 		t.Errorf("%s, names of %s", in.Form, in.Names)

@@ -107,7 +107,7 @@ func TestPlaceGolden(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			gold := open(t, golden.Record(t, name).Tensors)
+			gold := open(t, golden.Record(t, name).Tensors(t))
 			g := loadGraph(t, golden.Model(t, name))
 			l := placedWell(t, g, NamesHF, gold.Prompt(2), 1e-5, `act_fn\.out$|rotary_emb\.out$|router\.out$`)
 			if n := len(l.Taps) + len(l.Unplaced); n < len(gold.Prompt(2).Taps)+1 {
@@ -136,7 +136,7 @@ func TestPlaceGolden(t *testing.T) {
 func TestPlaceFamilies(t *testing.T) {
 	for _, name := range golden.Families(t) {
 		t.Run(name, func(t *testing.T) {
-			gold := open(t, golden.Record(t, name).Tensors)
+			gold := open(t, golden.Record(t, name).Tensors(t))
 			l := placedWell(t, graphOf(t, golden.Model(t, name), false), NamesHF, gold.Prompt(2), 1e-5, `(rotary_emb|pos_emb|router)\.out$`)
 			if n := len(gold.Prompt(2).Taps); n < 8 || len(l.Taps)+len(l.Unplaced) < n+1 {
 				t.Errorf("%d taps of %d", len(l.Taps)+len(l.Unplaced), n+1)
@@ -160,7 +160,7 @@ func TestPlaceLlamaCpp(t *testing.T) {
 		{"tiny-gemma4", "tiny-gemma4.Q8_0", 0.5, inside + `|^embd#`},
 	} {
 		t.Run(c.gguf, func(t *testing.T) {
-			gold := open(t, golden.Record(t, c.model).Tensors)
+			gold := open(t, golden.Record(t, c.model).Tensors(t))
 			p := open(t, golden.Shared(t, filepath.Join("goldens/llamacpp", c.gguf+".safetensors"))).Prompt(2)
 			p.IDs = gold.Prompt(2).IDs
 			l := placedWell(t, loadGraph(t, golden.Shared(t, "goldens/gguf/"+c.gguf+".gguf")), NamesLlamaCpp, p, c.limit, c.unplaced)
@@ -187,7 +187,7 @@ func neighbours(data []byte, rows, size, dim int, back bool) []byte {
 // TestPlaceOrder: an engine whose projections and rotation both have the other order of
 // a head's pairs is right; one with the other order in its weights alone is not.
 func TestPlaceOrder(t *testing.T) {
-	gold := open(t, golden.Record(t, "tiny-llama").Tensors).Prompt(2)
+	gold := open(t, golden.Record(t, "tiny-llama").Tensors(t)).Prompt(2)
 	g := loadGraph(t, golden.Model(t, "tiny-llama"))
 	rotated := regexp.MustCompile(`\.[qk]_proj\.out$`)
 
@@ -257,7 +257,7 @@ func TestPlaceOrder(t *testing.T) {
 
 // TestPlaceForms: shapes and names that taps of other engines have.
 func TestPlaceForms(t *testing.T) {
-	gold := open(t, golden.Record(t, "tiny-qwen3").Tensors).Prompt(2)
+	gold := open(t, golden.Record(t, "tiny-qwen3").Tensors(t)).Prompt(2)
 	g := loadGraph(t, golden.Model(t, "tiny-qwen3"))
 	values := runAll(t, g, gold.IDs)
 	n := len(gold.IDs)

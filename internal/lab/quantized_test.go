@@ -31,7 +31,7 @@ var llamaCppFloors = map[string]float64{"tiny-llama": 2.5e-5, "tiny-qwen3": 2.6e
 // gives its product bit for bit, but for a few results next to a tie.
 func TestLlamaCppGELU(t *testing.T) {
 	theirs := open(t, golden.Shared(t, "goldens/llamacpp/tiny-gemma4.bf16.safetensors")).Prompt(2).rows()
-	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors).Prompt(2).rows()
+	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors(t)).Prompt(2).rows()
 	for name, module := range map[string]string{"attn_norm-0#0.MUL": "input_layernorm.out", "Qcur_normed-0#0.MUL": "self_attn.q_norm.out",
 		"kqv_out-0#0.CONT": "self_attn.o_proj.in", "ffn_gate-0#0.MUL_MAT": "mlp.gate_proj.out", "ffn_up-0#0.MUL_MAT": "mlp.up_proj.out"} {
 		if c := compareTap(name, gold["model.layers.0."+module], theirs[name]); c.Broken() || !(c.Whole <= 1e-6) {
@@ -111,7 +111,7 @@ func TestQuantized(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			model, _, _ := strings.Cut(name, ".")
-			gold := open(t, golden.Record(t, model).Tensors)
+			gold := open(t, golden.Record(t, model).Tensors(t))
 			g := graphOf(t, path, false)
 			f64 := exactly(t, path, g, gold)
 			f32 := compareAs(t, f64, recordAs(t, g, cpu.New(cpu.Options{Precision: cpu.F32, KV: cpu.KVF32}), gold), Options{})
@@ -157,13 +157,13 @@ func TestLlamaCppDequantized(t *testing.T) {
 		if name == "demo.Q4_K_M" {
 			dir = golden.Repo(t)
 		}
-		record := filepath.Join(dir, "llamacpp", name+".dequantized.safetensors")
+		record := golden.Tensors(t, filepath.Join(dir, "llamacpp", name+".dequantized.safetensors"))
 		if _, err := os.Stat(record); err != nil && dir == golden.Repo(t) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			model, _, _ := strings.Cut(name, ".")
-			gold := open(t, golden.Record(t, model).Tensors)
+			gold := open(t, golden.Record(t, model).Tensors(t))
 			g := graphOf(t, path, true)
 			got := exactly(t, path, g, gold)
 			bound := 4. / 3 * llamaCppFloors[model]

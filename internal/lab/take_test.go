@@ -77,7 +77,7 @@ func TestParity(t *testing.T) {
 		if name == "demo" {
 			continue // there is no unquantized demo
 		}
-		gold := open(t, golden.Record(t, name).Tensors)
+		gold := open(t, golden.Record(t, name).Tensors(t))
 		for source, path := range sources(t, name) {
 			t.Run(name+"/"+source+"/f64", func(t *testing.T) {
 				parity(t, gold, take(t, path, reference.Backend{}, gold), "f64", 21)
@@ -93,7 +93,7 @@ func TestParity(t *testing.T) {
 // GGUF file that convert makes of it. The file's longest prompt is computed in float32 alone.
 func TestFamilies(t *testing.T) {
 	for _, name := range golden.Sample(golden.Families(t)) {
-		gold, folder := open(t, golden.Record(t, name).Tensors), golden.Model(t, name)
+		gold, folder := open(t, golden.Record(t, name).Tensors(t)), golden.Model(t, name)
 		file := filepath.Join(t.TempDir(), name+".gguf")
 		o, own, first, least := convert.Options{}, gold, 15, 15
 		if name == folded { // BF16 has not the products of weights and multipliers
@@ -237,7 +237,7 @@ func lastDiff(gold, got *Prompt) float64 {
 // numbers of one that is computed at once: logits, hidden states and taps.
 func TestDecode(t *testing.T) {
 	g := graphOf(t, golden.Model(t, "tiny-gemma4"), false)
-	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors)
+	gold := open(t, golden.Record(t, "tiny-gemma4").Tensors(t))
 	r, err := NewRecorder(t.Context(), g, reference.Backend{}, 512, 5)
 	if err != nil {
 		t.Fatal(err)

@@ -170,7 +170,7 @@ func encoder(t *testing.T, name, path string, texts any) (*karat.Model, func(str
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := safetensors.Open(filepath.Join(dir, "golden.safetensors"))
+	record, err := safetensors.Open(golden.Tensors(t, filepath.Join(dir, "golden.safetensors")))
 	if err != nil {
 		t.Fatal(err)
 	}

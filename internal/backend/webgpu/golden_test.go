@@ -80,7 +80,7 @@ func few(p *lab.Prompt) bool { return golden.Slow() || p.Index == 2 || p.Index =
 // readGold reads a model's record.
 func readGold(t *testing.T, name string) *lab.Record {
 	t.Helper()
-	r, err := lab.ReadRecord(golden.Record(t, name).Tensors)
+	r, err := lab.ReadRecord(golden.Record(t, name).Tensors(t))
 	if err != nil {
 		t.Fatal(err)
 	}

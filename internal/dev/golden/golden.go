@@ -166,25 +166,65 @@ func Files(t testing.TB) []string {
 }
 
 // packed are weights that take less of the repository, as Unpack reads them.
-const packed = "model.safetensors.br"
+const packed = weights + ".br"
 
-// Unpack reads packed weights: Brotli of the even bytes and then of the odd ones, which are
-// the low and the high bytes of bfloat16.
+// weights are a model's.
+const weights = "model.safetensors"
+
+// Width is the size of the numbers in a file that lies packed: weights are bfloat16, records float32.
+func Width(path string) int {
+	if filepath.Base(path) == weights {
+		return 2
+	}
+	return 4
+}
+
+// Unpack reads the file that lies packed at path + ".br": Brotli of the first bytes of all its numbers, then of the
+// second ones, and so on.
 func Unpack(path string) ([]byte, error) {
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(path + ".br")
 	if err == nil {
 		b, err = io.ReadAll(brotli.NewReader(bytes.NewReader(b)))
 	}
-	whole, half := make([]byte, len(b)), (len(b)+1)/2
-	for i := range whole {
-		whole[i] = b[i%2*half+i/2]
+	whole, n := make([]byte, len(b)), Width(path)
+	for first := range n {
+		for i := first; i < len(whole); i += n {
+			whole[i], b = b[0], b[1:]
+		}
 	}
 	return whole, err
 }
 
-// unpacked holds weights by the path of their packed file, so that a process unpacks them
-// once, and copies by the test that they are of and their model's folder.
+// Tensors returns the path of a safetensors file of a record, given where it would lie. One that lies packed is
+// unpacked into a folder of the test's, with the JSON file of its name.
+func Tensors(t testing.TB, path string) string {
+	t.Helper()
+	if _, err := os.Stat(path + ".br"); err != nil {
+		return path
+	}
+	b, err := unpackOnce(path)
+	to := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err == nil {
+		err = os.WriteFile(to, b, 0o666)
+	}
+	beside := func(path string) string { return strings.TrimSuffix(path, ".safetensors") + ".json" }
+	if b, none := os.ReadFile(beside(path)); err == nil && none == nil { // llama.cpp's have none
+		err = os.WriteFile(beside(to), b, 0o666)
+	}
+	if err != nil {
+		t.Fatalf("golden: record: %v", err)
+	}
+	return to
+}
+
+// unpacked holds files by their path, so that a process unpacks them once, and copies by the test that they are of
+// and their model's folder.
 var unpacked, copies sync.Map
+
+func unpackOnce(path string) ([]byte, error) {
+	once, _ := unpacked.LoadOrStore(path, sync.OnceValues(func() ([]byte, error) { return Unpack(path) }))
+	return once.(func() ([]byte, error))()
+}
 
 // unpack copies a model folder with packed weights, once a test, and returns the copy.
 func unpack(t testing.TB, dir string) string {
@@ -196,15 +236,13 @@ func unpack(t testing.TB, dir string) string {
 	if to, ok := copies.Load(key{t, dir}); ok {
 		return to.(string)
 	}
-	from, to := filepath.Join(dir, packed), filepath.Join(t.TempDir(), filepath.Base(dir))
-	once, _ := unpacked.LoadOrStore(from, sync.OnceValues(func() ([]byte, error) { return Unpack(from) }))
-	b, err := once.(func() ([]byte, error))()
+	to := filepath.Join(t.TempDir(), filepath.Base(dir))
+	b, err := unpackOnce(filepath.Join(dir, weights))
 	if err == nil {
 		err = os.CopyFS(to, os.DirFS(dir))
 	}
 	if err == nil {
-		err = errors.Join(os.Remove(filepath.Join(to, packed)), os.WriteFile(filepath.Join(to, "model.safetensors"), b,
-			0o666))
+		err = errors.Join(os.Remove(filepath.Join(to, packed)), os.WriteFile(filepath.Join(to, weights), b, 0o666))
 	}
 	if err != nil {
 		t.Fatalf("golden: model: %v", err)
@@ -214,26 +252,16 @@ func unpack(t testing.TB, dir string) string {
 	return to
 }
 
-// Unpacked returns a copy of Repo in which all models are unpacked, and those of the folder
-// seeded have their weights.
+// Unpacked returns a copy of Repo in which all models and records are unpacked, and the models of the folder seeded
+// have their weights.
 func Unpacked(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "testdata")
 	if err := os.CopyFS(dir, os.DirFS(Repo(t))); err != nil {
 		t.Fatalf("golden: unpacked: %v", err)
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "models", "*", packed))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("golden: unpacked: %d packed models, %v", len(paths), err)
-	}
-	for _, path := range paths {
-		b, err := Unpack(path)
-		if err == nil {
-			err = os.WriteFile(strings.TrimSuffix(path, ".br"), b, 0o666)
-		}
-		if err != nil {
-			t.Fatalf("golden: unpacked: %v", err)
-		}
+	if paths, err := UnpackAll(dir); err != nil || len(paths) == 0 {
+		t.Fatalf("golden: unpacked: %d packed files, %v", len(paths), err)
 	}
 	seeds, _ := filepath.Glob(filepath.Join(dir, "seeded", "*", "seed.json")) // the pattern is well formed
 	for _, path := range seeds {
@@ -242,6 +270,25 @@ func Unpacked(t testing.TB) string {
 		}
 	}
 	return dir
+}
+
+// UnpackAll writes what lies packed in a copy of testdata, or there, beside it, and returns the paths.
+func UnpackAll(dir string) (paths []string, err error) {
+	for _, pattern := range []string{"*/*.br", "*/*/*.br"} {
+		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is well formed
+		paths = append(paths, found...)
+	}
+	for i := range paths {
+		paths[i] = strings.TrimSuffix(paths[i], ".br")
+		b, err := Unpack(paths[i])
+		if err == nil {
+			err = os.WriteFile(paths[i], b, 0o666)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
 }
 
 // Slow reports whether the long ring runs (.ci/long), with all families, types and texts.
@@ -347,11 +394,15 @@ func seeded(t testing.TB, name string) (dir string, ok bool) {
 
 // A Recording is what PyTorch computed with one model in float64.
 type Recording struct {
-	// Tensors is the path of golden.safetensors: {i}.ids as I32 and {i}.logits
-	// [PositionsKept, vocabulary] as F32 for each prompt i, and for prompt 2
-	// also 2.tap.<module>.out and .in, each over all positions.
-	Tensors string
 	Prompts []Prompt
+	dir     string
+}
+
+// Tensors is the path of golden.safetensors: {i}.ids as I32 and {i}.logits [PositionsKept, vocabulary] as F32 for each
+// prompt i, and for prompt 2 also 2.tap.<module>.out and .in, each over all positions.
+func (r *Recording) Tensors(t testing.TB) string {
+	t.Helper()
+	return Tensors(t, filepath.Join(r.dir, "golden.safetensors"))
 }
 
 // A Prompt is one entry of golden.json.
@@ -405,7 +456,7 @@ func Record(t testing.TB, name string) *Recording {
 	if err != nil {
 		t.Fatalf("golden: record: %v", err)
 	}
-	r := &Recording{Tensors: filepath.Join(dir, "golden.safetensors")}
+	r := &Recording{dir: dir}
 	if err := json.Unmarshal(b, &r.Prompts); err != nil {
 		t.Fatalf("golden: record: %s: %v", name, err)
 	}

@@ -18,7 +18,7 @@ func TestRecords(t *testing.T) {
 	}
 	for _, name := range names {
 		r := Record(t, name)
-		if _, err := os.Stat(r.Tensors); err != nil {
+		if _, err := os.Stat(r.Tensors(t)); err != nil {
 			t.Error(err)
 		}
 		if len(r.Prompts) != 11 {

@@ -42,7 +42,9 @@ func Seeded(t testing.TB, dir string) string {
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatalf("golden: seed: %v", err)
 	}
-	os.Remove(filepath.Join(to, "golden.safetensors")) // a family's record is no part of its model
+	for _, name := range []string{"golden.safetensors", "golden.safetensors.br"} { // no part of the model
+		os.Remove(filepath.Join(to, name))
+	}
 	if err := Grow(to); err != nil {
 		t.Fatal(err)
 	}

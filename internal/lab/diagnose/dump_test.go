@@ -144,7 +144,7 @@ func TestPyTorch(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			m := tiny(t, name)
-			r, err := lab.ReadRecord(golden.Record(t, name).Tensors)
+			r, err := lab.ReadRecord(golden.Record(t, name).Tensors(t))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ func TestLlamaCpp(t *testing.T) {
 				ofModel = golden.Model(t, model) // of two there is no unquantized GGUF file
 			}
 			m := load(t, ofModel)
-			dump, gold := read(t, path), read(t, golden.Record(t, model).Tensors)
+			dump, gold := read(t, path), read(t, golden.Record(t, model).Tensors(t))
 			if !golden.Slow() {
 				few := []int{2, 3, 7}
 				dump.Prompts = slices.DeleteFunc(dump.Prompts, func(p *lab.Prompt) bool { return !slices.Contains(few, p.Index) })

@@ -23,7 +23,7 @@ func TestExpectFloors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump, err := lab.ReadRecord(golden.Record(t, "tiny-llama").Tensors)
+	dump, err := lab.ReadRecord(golden.Record(t, "tiny-llama").Tensors(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func run(t *testing.T, program, script, backend string) (o outcome) {
 	t.Helper()
 	root := golden.Root(t)
 	args := []string{"scenario.cjs", script, program,
-		filepath.Join(root, "cmd", "karat", "demo.gguf"), filepath.Join(root, "testdata", "records", "demo"), backend}
+		filepath.Join(root, "cmd", "karat", "demo.gguf"), filepath.Dir(golden.Record(t, "demo").Tensors(t)), backend}
 	if backend == "webgpu" {
 		dawn := filepath.Join(root, "internal", "backend", "webgpu", "gpu", "node.cjs")
 		if err := exec.CommandContext(t.Context(), "node", "--require", dawn, "--eval", "process.exit(0)").Run(); err != nil {
