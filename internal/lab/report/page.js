@@ -43,7 +43,7 @@ function drawReport(data, root) {
 	// table makes a table; columns begin with # where they hold numbers.
 	function table(label, columns, all, className) {
 		const classes = columns.map(c => c.startsWith("#") ? "n" : "");
-		const row = (tag, cells) => cells.map((c, i) => h(tag, classes[i], c));
+		const row = (tag, cells) => cells.map((c, i) => h(c === "" ? "td" : tag, classes[i], c)); // no empty heads
 		return scroll(label, h("table", className, h("thead", "", h("tr", "", row("th", columns.map(c => c.replace("#", ""))))),
 			h("tbody", "", all.map(r => h("tr", r.className, row("td", r))))));
 	}
@@ -176,6 +176,18 @@ function drawReport(data, root) {
 		});
 		all.onclick = reset;
 		u.over.addEventListener("mouseleave", hush);
+		// Arrow keys go along the chart as the mouse does, over places that tell something.
+		box.tabIndex = 0;
+		box.onblur = hush;
+		box.onkeydown = e => {
+			const told = data.map((r, i) => i).filter(i => data[i].text.some(x => x)), now = told.indexOf(u.cursor.left < 0 ? -1 : u.cursor.idx);
+			const to = { ArrowRight: now + 1, ArrowLeft: Math.max(0, now - 1), Home: 0, End: told.length - 1 }[e.key];
+			if (e.key == "Escape" && !tip.hidden) hush();
+			else if (to === undefined || !told.length) return;
+			else u.setCursor({ left: u.valToPos(data[told[Math.min(to, told.length - 1)]].x, "x"), top: u.over.clientHeight / 2 });
+			e.preventDefault();
+			e.stopPropagation();
+		};
 		for (const name of ["touchstart", "touchmove"])
 			u.over.addEventListener(name, e => {
 				const r = u.over.getBoundingClientRect(), t = e.touches[0];
@@ -196,7 +208,7 @@ function drawReport(data, root) {
 	function drawn(label, chart) {
 		const box = h("div", "live");
 		box.setAttribute("role", "img");
-		box.setAttribute("aria-label", `${label}. Drag to enlarge, double-click for the whole.`);
+		box.setAttribute("aria-label", `${label}. Arrow keys tell its values; drag to enlarge, double-click for the whole.`);
 		const first = new ResizeObserver(() => {
 			if (!box.clientWidth) return;
 			first.disconnect();
@@ -269,7 +281,9 @@ function drawReport(data, root) {
 		const body = [...all].filter(r => kept.has(r[0])).map(([name, row]) => {
 			const cells = columns.map((l, i) => {
 				const cell = h("td", row[i] === undefined ? "" : `heat${step(row[i])}`);
-				if (row[i] !== undefined) cell.say = [name, `layer ${l < 0 ? "–" : l}: ${number(row[i])} floors`];
+				if (row[i] === undefined) return cell;
+				cell.say = [name, `layer ${l < 0 ? "–" : l}: ${number(row[i])} floors`];
+				cell.setAttribute("aria-label", number(row[i]));
 				return cell;
 			});
 			return h("tr", "", h("th", "", name), cells);
