@@ -27,7 +27,10 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 )
 
-var shots = flag.String("shots", "", "write screenshots of the page to this `folder`")
+var (
+	shots = flag.String("shots", "", "write screenshots of the page to this `folder`")
+	axe   = flag.String("axe", "", "have axe-core, this `file`, inspect the page as well")
+)
 
 // A tab is a page that a test uses.
 type tab struct {
@@ -244,6 +247,15 @@ func (p *tab) look(name string) {
 	}
 	if roles := p.unnamed(); roles != nil {
 		p.t.Errorf("%s: to a screen reader these have no names: %q", name, roles)
+	}
+	if *axe != "" {
+		b, err := os.ReadFile(*axe)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, x := range do[[]string](p, "if (!window.axe) {"+string(b)+"}\nreturn (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.target.join(' ')).join(' | '))") {
+			p.t.Errorf("%s: axe: %s", name, x)
+		}
 	}
 	if *shots == "" {
 		return

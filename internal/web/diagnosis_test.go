@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/karat-run/karat/internal/lab/diagnose"
 	"github.com/karat-run/karat/internal/lab/report"
 )
@@ -67,6 +70,85 @@ func TestDiagnosis(t *testing.T) {
 		t.Errorf("in Arabic: %q", got)
 	}
 	p.look("diagnosis-arabic")
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
+// TestDiagnosisKeyboard: without a mouse a reader opens the tab, goes to a chart and reads its values, which a screen
+// reader hears, and leaves it.
+func TestDiagnosisKeyboard(t *testing.T) {
+	t.Parallel()
+	p, _ := visited(t)
+	do[any](p, `$('#tab-chat').focus()`)
+	p.keys(kb.End)
+	if at := do[string](p, `return document.activeElement.id + ' ' + $('#diagnosis').hidden`); at != "tab-diagnosis false" {
+		t.Fatalf("the last tab is %q", at)
+	}
+	p.upload("#diagnosis-file", filepath.Join(reported(t), "diagnosis.json"))
+	at := func() string {
+		return do[string](p, `const e = document.activeElement.shadowRoot?.activeElement ?? document.activeElement; return e.getAttribute('aria-label') || e.textContent`)
+	}
+	do[any](p, drawn)
+	var seen []string
+	for range 40 {
+		p.keys(kb.Tab)
+		if seen = append(seen, at()); strings.Contains(at(), "Arrow keys") {
+			break
+		}
+	}
+	if !slices.Contains(seen, "Open a diagnosis…") || !slices.Contains(seen, "Operations by layers") || !strings.HasPrefix(at(), "Equations: ") {
+		t.Errorf("Tab goes to %q", seen)
+	}
+	const told = `const tip = $('#drawn').shadowRoot.querySelector('.tip'); return tip.hidden ? '' : tip.getAttribute('role') + ' ' + tip.innerText`
+	var said []string
+	for _, key := range []string{kb.ArrowRight, kb.ArrowRight, kb.ArrowLeft, kb.End, kb.ArrowRight, kb.Home, kb.Escape} {
+		p.keys(key)
+		said = append(said, do[string](p, `await new Promise(go => requestAnimationFrame(() => setTimeout(go))); `+told))
+	}
+	if !strings.HasPrefix(said[0], "status ") || said[0] == said[1] || said[2] != said[0] || said[3] == said[1] || said[4] != said[3] || said[5] != said[0] || said[6] != "" {
+		t.Errorf("the keys tell %q", said)
+	}
+	p.keys(kb.ArrowRight)
+	p.keys(kb.Tab)
+	if left := do[string](p, told); left != "" {
+		t.Errorf("behind the chart the page still tells %q", left)
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
+	}
+}
+
+// TestDropped: a diagnosis and a receipt that are dropped on the chat open where they belong, whatever they are called,
+// at any width, in all languages.
+func TestDropped(t *testing.T) {
+	t.Parallel()
+	p, url := visited(t)
+	b, err := os.ReadFile(filepath.Join(reported(t), "diagnosis.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		lang, scheme string
+		width        int64
+	}{{"en", "light", 768}, {"ar", "dark", 320}, {"zh", "light", 320}} {
+		p.size(c.scheme, c.width)
+		p.visit(url + "?lang=" + c.lang + "#chat")
+		do[any](p, `await ready()`)
+		if got := do[string](p, dropping+`drop('<img src=x onerror=alert(1)>.json', `+strconv.Quote(string(b))+`, 'application/json'); `+drawn+`
+			return $('#tab-diagnosis').getAttribute('aria-selected') + ' ' + $('#drawn').getAttribute('aria-label').includes('<img') + ' ' + document.querySelectorAll('main img').length + ' ' + figures[0]`); got != "true true 0 Operations by layers" {
+			t.Errorf("%s: a dropped diagnosis: %s", c.lang, got)
+		}
+		p.look("dropped-diagnosis-" + c.lang)
+		if got := do[string](p, dropping+`$('#tab-chat').click(); drop('<img src=x onerror=alert(1)>.json', '{"receipt": 1, "answer": [1, 2], "says": [{"kind": "engine", "at": 1, "text": "<img src=x onerror=alert(1)>"}]}', 'application/json'); await until('the verdict', () => $('#receipt-verdict') && !$('#proof-run').hidden);
+			$('#receipt-result').scrollIntoView({ block: 'center' }); return $('#tab-proof').getAttribute('aria-selected') + ' ' + document.querySelectorAll('main img').length + ' ' + document.querySelectorAll('#receipt-result .badly').length`); got != "true 0 2" {
+			t.Errorf("%s: a dropped receipt: %s", c.lang, got)
+		}
+		p.look("dropped-receipt-" + c.lang)
+		if got := do[string](p, dropping+`$('#tab-chat').click(); drop('notes.json', '{"a": 1}', 'application/json'); await until('the file', () => $('#attached .chip')); return text('#attached .chip span') + $('#chat').hidden`); i == 0 && got != "notes.jsonfalse" {
+			t.Errorf("a dropped file of another kind: %s", got)
+		}
+	}
 	for _, e := range p.errors() {
 		t.Error("console:", e)
 	}

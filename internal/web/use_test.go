@@ -146,6 +146,12 @@ func TestKeyboard(t *testing.T) {
 	if !slices.Equal(order, want) {
 		t.Errorf("Tab goes to %q, want %q", order, want)
 	}
+	do[any](p, `document.body.focus()`)
+	p.keys(kb.Tab)
+	p.keys(kb.Enter)
+	if at() != "say" { // by two keys from anywhere
+		t.Errorf("behind the link for skipping is %s", at())
+	}
 	do[any](p, `$('#open-models').focus()`)
 	p.keys(kb.Enter)
 	do[any](p, `await until('the dialog', () => $('#models').open && $('#kept li'))`)
@@ -176,6 +182,55 @@ func TestKeyboard(t *testing.T) {
 	p.keys(kb.Enter)
 	if said := do[string](p, `await until('the verdict', () => $('#verdict')); return document.activeElement.id`); said != "verdict" {
 		t.Errorf("behind a proof the reader is at %q", said)
+	}
+}
+
+// TestLanguages opens all of the page in the other languages on a narrow phone: each word of the interface is one of the
+// language, nothing is cut, and Escape closes what was opened.
+func TestLanguages(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	s := httptest.NewServer(standIn(t).Handler())
+	defer s.Close()
+	p.size("light", 320)
+	p.visit(s.URL + "?lang=en")
+	do[any](p, `await ready(); $('#forget').click(); $('#receipts').click(); $('#tools').value = '[{"type": "function", "function": {"name": "clock"}}]'; ask('What is it?'); await answered(1); ask('call clock'); await until('the call', () => $('.result') && !$('#send').hidden);
+		openProbe(); $('#probe-run').click(); await until('the values', () => $('#probe-facts') && !$('#probe-run').hidden);
+		for (const x of ['proof', 'bench']) { $('#tab-' + x).click(); $('#' + x + '-run').click(); await until(x, () => $('#' + x + '-result').childElementCount && !$('#' + x + '-run').hidden) }`)
+	p.upload("#receipt-file", written(t, "receipt.json", `{"receipt": 1, "answer": [1, 2]}`))
+	do[any](p, `await until('the verdict', () => $('#receipt-verdict') && !$('#proof-run').hidden); window.words = e => e.textContent + '|' + (e.getAttribute('aria-label') ?? '') + '|' + (e.placeholder ?? '');
+		$('#open-models').click(); await until('the list', () => $('#kept li')); window.english = new Map([...document.querySelectorAll('[data-said]')].map(e => [e, words(e)])); $('#models').close(); window.all = english.size`)
+	for _, lang := range []string{"ar", "zh"} {
+		got := do[[]string](p, `$('#language').value = '`+lang+`'; $('#language').dispatchEvent(new Event('change'));
+			return [...english].filter(([e, was]) => e.isConnected && /[a-z]{3}/.test(was.replace(/demo\.gguf|clock|logits?|ORG|CPU|WebAssembly|https?|blk\S+/gi, '')) && words(e) === was).map(([e, was]) => was)`)
+		for _, x := range got {
+			t.Errorf("%s: in English stands %q", lang, x)
+		}
+		for _, tab := range []string{"chat", "proof", "bench", "diagnosis"} {
+			do[any](p, `$('#tab-`+tab+`').click(); $('#probe').hidden || $('#open-probe').click(); $('main').scrollTop = 0`)
+			p.look(tab + "-whole-" + lang)
+		}
+		do[any](p, `$('#tab-chat').click(); $('#settings').open = $('#more').open = true`)
+		p.look("settings-" + lang)
+		do[any](p, `$('#temperature').focus()`)
+		p.keys(kb.Escape)
+		do[any](p, `$('#list-talks').click(); $('#find').focus()`)
+		p.look("talks-" + lang)
+		p.keys(kb.Escape)
+		do[any](p, `openProbe()`)
+		p.look("probe-" + lang)
+		if got := do[string](p, `return $('#settings').open + ' ' + document.body.classList.contains('listing')`); got != "false false" {
+			t.Errorf("behind Escape the settings and the list are open: %s", got)
+		}
+		do[any](p, `$('#open-models').click(); await until('the list', () => $('#kept li'))`)
+		p.look("models-whole-" + lang)
+		p.keys(kb.Escape)
+	}
+	if n := do[int](p, `return all`); n < 150 {
+		t.Errorf("%d elements have words", n)
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
 	}
 }
 

@@ -83,7 +83,7 @@ async function verifyReceipt(text, { answer, key }) {
 			$('receipt-result').prepend(h('p', { id: 'receipt-verdict', class: verdict.verified ? 'good' : 'badly', role: 'status', t: verdict.verified ? 'receiptGood' : 'receiptBad' }));
 		} catch (e) {
 			$('receipt-result').replaceChildren();
-			throw e.kind === 'other' || e.kind === 'full' ? trouble('noReceipt', e.message) : e;
+			throw e.kind === 'other' ? trouble('noReceipt', e.message) : e;
 		}
 	});
 }

@@ -187,6 +187,7 @@ async function start() {
 	$('language').onchange = e => { remember('language', e.target.value); speak(e.target.value); if (info) { showInfo(); recommend(); } listTalks(); };
 	$('theme').onchange = e => { remember('theme', e.target.value); light(e.target.value); redrawn(); };
 	$('cancel').onclick = stop;
+	document.querySelector('.skip').onclick = e => { if (!$('chat').hidden) { e.preventDefault(); $('say').focus(); } };
 	$('list-talks').onclick = () => document.body.classList.toggle('listing');
 	for (const make of [makeModels, makeChat, makeProof, makeBench, makeDiagnosis, makeProbe]) make();
 	$('backend').value = recall('backend') || '';
