@@ -6,7 +6,7 @@ import { trouble } from './hub.js';
 
 export const { load, kept, remove } = connect({
 	worker() {
-		const w = new Worker(new URL('./node-entry.js', import.meta.url));
+		const w = new Worker(new URL('./node-entry.js', import.meta.url), { execArgv: process.execArgv.filter(x => !x.startsWith('--input-type')) }); // which is of --eval alone
 		let open = 0; // calls without an answer: else the worker does not keep the process from its end
 		const self = {
 			postMessage(m) {

@@ -7,11 +7,13 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -152,5 +154,80 @@ func TestNode(t *testing.T) {
 	c.Env = append(os.Environ(), "KARAT_CACHE="+filepath.Join(t.TempDir(), "new"))
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestPackage uses the npm package with Karat itself: as its folder is published, in Node and in Chromium, by both engines,
+// behind a download that breaks, with the worker's address and as the example's script.
+func TestPackage(t *testing.T) {
+	golden.SkipFast(t, "the program is built first")
+	node, err := exec.LookPath("node")
+	if err != nil {
+		golden.Lacking(t, err)
+	}
+	dir, model := t.TempDir(), demo(t)[0].Data
+	run := func(args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), node, args...)
+		c.Env = append(os.Environ(), "KARAT_CACHE="+filepath.Join(dir, "kept"))
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%.300q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	run("../../js/build.mjs", dir)
+	for name, path := range map[string]string{"whole.mjs": "testdata/whole.mjs", "demo.gguf": "../../cmd/karat/demo.gguf"} {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), b, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := `import * as karat from ` + strconv.Quote("file://"+dir+"/node.js") + `; import { whole } from ` + strconv.Quote("file://"+dir+"/whole.mjs") + `;
+		console.log((await whole(karat, { file: ` + strconv.Quote(dir+"/demo.gguf") + ` }, 'cpu')).join('\n'));`
+	if wrong := strings.TrimSpace(run("--input-type=module", "--eval", script)); wrong != "" {
+		t.Errorf("in Node: %s", wrong)
+	}
+
+	books := &shelf{data: model, breaks: true, met: make(chan struct{}, 1)}
+	other := httptest.NewServer(books)
+	defer other.Close()
+	files := http.FileServer(http.Dir(dir))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+		w.Header().Set("Cross-Origin-Embedder-Policy", "require-corp")
+		if r.URL.Path == "/" || r.URL.Path == "/favicon.ico" {
+			w.Header().Set("Content-Type", "text/html")
+			w.Write([]byte("<!doctype html><link rel=icon href=data:>"))
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	defer site.Close()
+	p := openAlone(t, softwareGPU...)
+	p.visit(site.URL)
+	sum := sha256.Sum256(model)
+	source := fmt.Sprintf(`const karat = await import('/index.js'), { whole } = await import('/whole.mjs'), source = { url: '%s/demo.gguf', sha256: '%x', worker: '/entry.js', onProgress: e => { if (e.what === 'download') fetch('%[1]s/met') } }; `, other.URL, sum)
+	for _, x := range do[[]string](p, source+`if (!crossOriginIsolated) return ['the page is not isolated']; return whole(karat, source, 'cpu')`) {
+		t.Error("in Chromium:", x)
+	}
+	if n := len(books.asked); n != 2 || books.asked[1] == "bytes=0-" {
+		t.Errorf("the model that broke off came by %q", books.asked)
+	}
+	if do[bool](p, `return !await navigator.gpu?.requestAdapter()`) {
+		golden.Lacking(t, "no GPU in the browser")
+	}
+	for _, x := range do[[]string](p, source+`const [{ id, done }] = await karat.kept(); return done ? whole(karat, { id }, 'webgpu') : ['the model is not kept']`) {
+		t.Error("in Chromium, on a GPU:", x)
+	}
+	p.visit(site.URL + "/examples/chat.html?model=/demo.gguf")
+	if got := do[string](p, `const out = $('#out'); await until('the model', () => out.textContent.includes(' on the '), 60); $('form').requestSubmit(); return until('an answer', () => out.textContent.includes('blue.') && out.textContent, 60)`); got == "" {
+		t.Error("the example says nothing")
+	}
+	for _, e := range p.errors() {
+		t.Error("console:", e)
 	}
 }
