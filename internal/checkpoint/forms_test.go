@@ -12,6 +12,7 @@ import (
 	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/dev/packed"
 	"github.com/karat-run/karat/internal/quant"
+	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -243,6 +244,45 @@ func TestMLX(t *testing.T) {
 			}
 			equal(t, opened(t, here), opened(t, there))
 		})
+	}
+}
+
+// TestThirds divides the rows of three convolutions evenly, as transformers does; they are read as the model has them.
+func TestThirds(t *testing.T) {
+	src, dir := golden.Model(t, "olmohybrid"), filepath.Join(t.TempDir(), "thirds")
+	if err := os.CopyFS(dir, os.DirFS(src)); err != nil {
+		t.Fatal(err)
+	}
+	want := opened(t, src)
+	var all []tensor.Tensor
+	for _, name := range want.Names() {
+		x := want.set.ByName[name]
+		if x.Name = name + ".weight"; strings.HasSuffix(name, ".A_log") || strings.HasSuffix(name, ".dt_bias") {
+			x.Name = name
+		}
+		if layer, part, ok := strings.Cut(name, "_conv1d"); ok && part == "" {
+			var rows []byte
+			for _, role := range "qkv" {
+				y := want.set.ByName[layer[:len(layer)-1]+string(role)+"_conv1d"]
+				y, err := y.Whole()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows = append(rows, y.Data...)
+			}
+			i, n := strings.Index("qkv", layer[len(layer)-1:]), len(rows)/3
+			x.Data, x.Source = rows[i*n:][:n], nil
+			x.Shape = tensor.Shape{n / x.DType.RowBytes(x.Shape.Last()), 1, x.Shape.Last()}
+		}
+		all = append(all, x)
+	}
+	if err := safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), all, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := opened(t, dir)
+	equal(t, got, want)
+	if x := all[slices.IndexFunc(all, func(x tensor.Tensor) bool { return strings.Contains(x.Name, "v_conv1d") })]; slices.Equal(x.Shape, want.set.ByName[strings.TrimSuffix(x.Name, ".weight")].Shape) {
+		t.Error("thirds are the model's own parts")
 	}
 }
 

@@ -164,6 +164,45 @@ func (c *weights) unweave() error {
 	return nil
 }
 
+// share divides the rows of tensors of a folder that divides them evenly as the model has them. Nothing is copied.
+func (c *weights) share() {
+	for _, h := range c.Family.Habits {
+		if h.Even == nil {
+			continue
+		}
+		for _, name := range c.set.Names {
+			t := c.set.ByName[name]
+			layer, ok := strings.CutSuffix(name, h.Even[0])
+			if !ok || len(t.Shape) == 0 {
+				continue
+			}
+			_, shares := h.Shares(c.Values)
+			var parts []tensor.Tensor
+			n, rows := t.Shape[0], 0
+			for i, s := range shares {
+				part := c.set.ByName[layer+h.Even[i]]
+				if rows += s.Rows; part.DType != t.DType || !slices.Equal(part.Shape, t.Shape) {
+					break
+				}
+				parts = append(parts, part)
+			}
+			if len(parts) < len(shares) || rows != n*len(parts) {
+				continue // binding reports other shapes
+			}
+			rows = 0
+			for i, s := range shares {
+				first := rows
+				own := tensor.Gather(parts[i].Name, parts, s.Rows, func(row int) (part, from int) {
+					return (first + row) / n, (first + row) % n
+				})
+				own.Shape = append(tensor.Shape{s.Rows}, t.Shape[1:]...)
+				c.set.ByName[layer+h.Even[i]] = own
+				rows += s.Rows
+			}
+		}
+	}
+}
+
 // Weave returns the weight of config.json's format for a GGUF file's weight w: w, or w woven with others; nil for these
 // others.
 func (c *weights) Weave(weights []*graph.Weight, w *graph.Weight) *graph.Weight {

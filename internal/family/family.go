@@ -231,6 +231,10 @@ type Habit struct {
 	// files, whose parts are Ends.
 	Shares func(s Settings) (groups int, shares []Share)
 	Older  string
+
+	// Even names, in config.json's format, tensors whose rows Shares tells. Some folders divide these rows, one tensor's
+	// behind the other's, evenly.
+	Even []string
 }
 
 // Share is the rows of a group that belong to a part of Woven.

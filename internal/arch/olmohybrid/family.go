@@ -33,7 +33,8 @@ var Family = family.Family{
 		{GGUF: "ssm.negative_eigenvalues", Setting: "linear_allow_neg_eigval", Kind: family.Truth},
 		{GGUF: "rope.scaling.finetuned", Setting: "position_embedding_type", Kind: family.Switch, Text: "rope"}}),
 	Habits: []family.Habit{
-		{Ends: []string{".ssm_conv1d_q", ".ssm_conv1d_k", ".ssm_conv1d_v"}, Form: family.Depthwise},
+		{Ends: []string{".ssm_conv1d_q", ".ssm_conv1d_k", ".ssm_conv1d_v"}, Form: family.Depthwise,
+			Even: []string{".q_conv1d", ".k_conv1d", ".v_conv1d"}, Shares: shares},
 		{Ends: []string{".ssm_a"}, NegExp: true},
 	},
 	Bare: []string{".A_log", ".dt_bias", ".ssm_a"},
@@ -42,6 +43,13 @@ var Family = family.Family{
 
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "dbrx"},
 	Expect:    family.Expect{Parts: []family.Part{{GGUF: "attn_gate", HF: "g_proj"}}, Eps: []float64{1e-6}},
+}
+
+// shares are the rows of the three convolutions. Transformers 5.17 has one of them, and saves equal thirds.
+func shares(s family.Settings) (groups int, parts []family.Share) {
+	keys := s.Int("linear_num_key_heads") * s.Int("linear_key_head_dim")
+	values := s.Int("linear_num_value_heads") * s.Int("linear_value_head_dim")
+	return 1, []family.Share{{Part: 0, Rows: keys}, {Part: 1, Rows: keys}, {Part: 2, Rows: values}}
 }
 
 // fill sets the library's sizes of heads, and whether heads turn: where the file has a base.

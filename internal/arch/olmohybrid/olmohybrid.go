@@ -5,8 +5,8 @@
 // DeltaNet. Full layers have norms of OLMo 3, and turn only where the configuration has a base.
 //
 // Source: transformers, models/olmo_hybrid/modular_olmo_hybrid.py; vLLM, model_executor/models/olmo_hybrid.py. Folders
-// saved by transformers 5.17 divide the rows of the three convolutions into thirds, published folders and testdata into
-// queries, keys and values. published.json: olmo-core's writer of config.json, and a test of open-instruct with
+// saved by transformers 5.17 divide the rows of the three convolutions into thirds (shares), published folders and
+// testdata into queries, keys and values. published.json: olmo-core's writer of config.json, and a test of open-instruct with
 // Olmo-Hybrid-7B's values; open-instruct's pull request 1822 for rope_parameters.
 package olmohybrid
 

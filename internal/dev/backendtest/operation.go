@@ -222,7 +222,8 @@ func ropes() (list []operation) {
 	}
 	list = append(list, operation{name: "rope/prefixes", bound: float, build: func(k *sketch) *graph.Node {
 		x := k.input(2, 18)
-		return k.Add(k.RoPE("q", x, graph.RoPEAttr{Freqs: freqs}), k.RoPE("k", x, graph.RoPEAttr{Freqs: freqs[:4]})) // one array, two tables
+		return k.Add(k.RoPE("q", x, graph.RoPEAttr{Freqs: freqs}),
+			k.RoPE("k", x, graph.RoPEAttr{Freqs: freqs[:4]})) // one array, two tables
 	}})
 	return list
 }

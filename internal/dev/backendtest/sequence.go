@@ -27,7 +27,8 @@ func Decoder(t testing.TB, seed uint64, d tensor.DType, windows ...int) *graph.G
 		if i < len(windows) {
 			store = &graph.KV{Layer: i, Heads: kvHeads, Dim: dim, Window: w}
 			key := k.RMSNorm(unit(dim), k.Heads(k.linear(d, x, kvHeads*dim), dim), 1e-6, 0)
-			k.StoreKV(store, k.RoPE("k", key, graph.RoPEAttr{Freqs: freqs}), k.Normalize(k.Heads(k.linear(d, x, kvHeads*dim), dim), 1e-6))
+			k.StoreKV(store, k.RoPE("k", key, graph.RoPEAttr{Freqs: freqs}),
+				k.Normalize(k.Heads(k.linear(d, x, kvHeads*dim), dim), 1e-6))
 		}
 		if first == nil {
 			first = store
