@@ -180,7 +180,7 @@ func layersOf(g *graph.Graph, format checkpoint.Format) (layers map[string]*grap
 }
 
 // stores lists, for the linear layers making keys and values, the other layers that share the keys and values. In
-// PyTorch the sharing layers have such matrices without using them (Gemma 4).
+// PyTorch the sharing layers have such matrices without using them.
 func stores(g *graph.Graph) map[*graph.Node][]int {
 	sharing := map[*graph.KV][]int{}
 	for _, n := range g.Nodes {

@@ -53,7 +53,7 @@ func (t *Turn) Message() (*jinja.Dict, error) {
 	}
 	set("reasoning_content", t.Reasoning)
 	set("reasoning", t.Reasoning)
-	if t.Content == "" || len(t.Calls) == 0 { // else gpt-oss's template refuses the message
+	if t.Content == "" || len(t.Calls) == 0 { // else a template that has the key refuses the message
 		set("thinking", t.Reasoning)
 	}
 	set("name", t.Name)

@@ -211,7 +211,7 @@ type Node struct {
 	Pos   string // file:line of the recording call in the architecture
 }
 
-// String names the node in errors: blk.3.attn_q (qwen3.go:71).
+// String names the node in errors: blk.3.attn_q (NAME.go:71).
 func (n *Node) String() string { return n.Name + " (" + n.Pos + ")" }
 
 // Graph is the recorded list, in execution order; the last node is the result.

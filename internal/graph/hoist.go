@@ -2,7 +2,7 @@ package graph
 
 // Hoist returns g with its Rows node as early as can be: values not read by later rows, through keys and values or a
 // state, are computed only for rows with wanted logits. A prompt then skips most of the last layer, and all layers
-// after the last store of keys and values (Gemma 4 E2B: 20 of 35). A node with a state sees every row. Nodes are
+// after the last store of keys and values. A node with a state sees every row. Nodes are
 // copies, and nodes that need only some rows follow Rows nodes of their inputs; values of rows do not change. Nodes
 // computed together, with the same inputs, stay together: together returns the nodes computed with a node, and may be
 // nil. Nodes wanted by keep have every row, as before; keep may also be nil.

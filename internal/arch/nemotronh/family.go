@@ -51,7 +51,7 @@ var MoEFamily = family.Family{
 	Model: family.Of(New),
 
 	Types: []family.Type{{Name: "nemotron_h", Root: "backbone", Class: "NemotronHForCausalLM", Window: family.Listed,
-		If: "num_experts_per_tok",
+		If: "n_routed_experts",
 		Defaults: assume(map[string]any{
 			"num_experts": 8., "n_shared_experts": 1., "top_k_experts": 2., "moe_intermediate_size": 7688.,
 			"moe_shared_expert_intermediate_size": 7688., "routed_scaling_factor": 1., "n_group": 1., "topk_group": 1.,

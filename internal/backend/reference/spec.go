@@ -272,7 +272,7 @@ func (s *Spec) Norm(e *Eval, x []float64) ([]float64, error) {
 			y[r+j] = x[r+j] * q
 		}
 	}
-	// transformers rounds Gemma 3's norms, with an offset, once.
+	// transformers rounds norms with an offset once.
 	if a, _ := s.Node.Attr.(graph.NormAttr); w == nil || a.Offset == 0 {
 		e.num.store(y)
 	}

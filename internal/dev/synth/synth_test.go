@@ -30,7 +30,11 @@ func file(t *testing.T, o Options) []byte {
 func TestRuns(t *testing.T) {
 	for _, arch := range Archs() {
 		for _, shape := range Shapes(arch) {
-			if p, err := newPlan(Options{Arch: arch, Shape: shape, Type: "F16"}, 0); err != nil || p.vocab > 4096 {
+			p, err := newPlan(Options{Arch: arch, Shape: shape, Type: "F16"}, 0)
+			if err != nil {
+				t.Errorf("%s, %s: %v", arch, shape, err)
+			}
+			if err != nil || p.vocab > 4096 {
 				continue
 			}
 			for i, kind := range Types() {
@@ -87,7 +91,11 @@ func runs(t *testing.T, data []byte) {
 func TestChecked(t *testing.T) {
 	for _, arch := range Archs() {
 		for _, shape := range Shapes(arch) {
-			if p, err := newPlan(Options{Arch: arch, Shape: shape, Type: "F16"}, 0); err != nil || p.vocab > 4096 {
+			p, err := newPlan(Options{Arch: arch, Shape: shape, Type: "F16"}, 0)
+			if err != nil {
+				t.Errorf("%s, %s: %v", arch, shape, err)
+			}
+			if err != nil || p.vocab > 4096 {
 				continue
 			}
 			for i, kind := range []string{"BF16", "Q8_0", "Q4_K_M"} {
