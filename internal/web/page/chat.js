@@ -451,7 +451,7 @@ async function togglePrompt() {
 	await during('render', async () => {
 		const text = mode() === 'text', turns = branch(current()), asked = draft() ? [{ role: 'user', text: draft() }] : [];
 		const r = text ? { text: $('say').value, tokens: await call('tokenize', { text: $('say').value }) } : await call('render', { messages: messages(current(), [...turns, ...asked]), options: { tools: toolsOf() } });
-		shown.replaceChildren(h('h3', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens),
+		shown.replaceChildren(h('h2', { t: text ? 'promptText' : 'promptTitle' }), h('pre', { dir: 'auto' }, r.text), idList(r.tokens),
 			text ? '' : h('details', null, h('summary', { t: 'template' }), h('pre', { dir: 'ltr' }, info.template)));
 		shown.hidden = false;
 		$('log').scrollTop = $('log').scrollHeight; // which has less room now

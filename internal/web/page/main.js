@@ -96,7 +96,7 @@ function showInfo() {
 	if (!info) return;
 	const served = info.driver === 'server', facts = [info.architecture, info.quantization, info.parameters || (info.bytes && bytes(info.bytes)), memory(info.stats)].filter(Boolean).join(' · ');
 	const proved = served ? null : proving || recallJSON('proved ' + provedName());
-	$('model').replaceChildren(h('b', { dir: 'auto', title: info.name }, info.name), badge(served), proved ? h('span', { id: 'proved', class: proved.ok === proved.n ? 'good' : 'badly', title: t('provedHere', proved), t: ['provedShort', proved] }) : '', h('span', { class: 'muted facts', dir: 'auto' }, facts));
+	$('model').replaceChildren(h('b', { dir: 'auto', title: info.name }, info.name), badge(served), proved ? h('span', { id: 'proved', class: proved.ok === proved.n ? 'good' : 'badly', title: t('provedHere', proved), 'data-share': `${proved.ok === proved.n ? '✓' : '✗'} ${proved.ok}/${proved.n}`, t: ['provedShort', proved] }) : '', h('span', { class: 'muted facts', dir: 'auto' }, facts));
 }
 
 // badge says in a word what computes; opened, it says why.
