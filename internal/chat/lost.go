@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/karat-run/karat/jinja"
 )
@@ -34,13 +35,14 @@ func (e *LostError) Error() string {
 
 // CheckedSegments returns Segments, or a LostError beside them if they leave out a message's text or name. Reasoning
 // may be missing, as may an assistant's text beside calls of tools. A template without developers gets a developer as a
-// system, and a template taking one system message gets all at the beginning as one message.
+// system, a template taking one system message gets all at the beginning as one message, and a template of other forms
+// gets the arguments of calls as texts, or contents as lists of parts.
 func (t *Template) CheckedSegments(ctx context.Context, in Input) ([]Segment, error) {
 	if all := asSystem(in.Messages); all != nil && !strings.Contains(t.source, "developer") {
 		in.Messages = all
 	}
 	segments, err := t.checkedSegments(ctx, in)
-	for _, other := range []func([]*jinja.Dict) []*jinja.Dict{asSystem, oneSystem} {
+	for _, other := range []func([]*jinja.Dict) []*jinja.Dict{asSystem, oneSystem, writeArguments, asParts} {
 		if err == nil || ctx.Err() != nil {
 			return segments, err
 		}
@@ -49,7 +51,8 @@ func (t *Template) CheckedSegments(ctx context.Context, in Input) ([]Segment, er
 			continue
 		}
 		in.Messages = messages
-		if again, failed := t.checkedSegments(ctx, in); failed == nil {
+		again, failed := t.checkedSegments(ctx, in)
+		if text, _ := Flatten(again); failed == nil && !strings.Contains(strings.ToLower(text), partOf) {
 			return again, nil
 		}
 	}
@@ -69,11 +72,15 @@ func (t *Template) checkedSegments(ctx context.Context, in Input) ([]Segment, er
 			return segments, &LostError{i, textOf(m, "role"), true}
 		}
 		_, calls := m.Get("tool_calls")
-		if strings.TrimSpace(textOf(m, "content")) == "" || shown[i].Content || calls {
+		if strings.TrimSpace(contentOf(m)) == "" || shown[i].Content || calls {
 			shown[i].Content = true
 			continue
 		}
-		marked.Messages[i], missing = replaceText(m, "content", "Some words."), true
+		other := replace(m, "content", jinja.String("Some words."))
+		if textOf(m, "content") == "" {
+			other = asParts([]*jinja.Dict{other})[0]
+		}
+		marked.Messages[i], missing = other, true
 	}
 	if !missing {
 		return segments, nil
@@ -94,17 +101,12 @@ func (t *Template) checkedSegments(ctx context.Context, in Input) ([]Segment, er
 
 // asSystem returns the messages with developers' as the system's, or nil if no message is a developer's.
 func asSystem(messages []*jinja.Dict) []*jinja.Dict {
-	var all []*jinja.Dict
-	for i, m := range messages {
+	return change(messages, func(m *jinja.Dict) *jinja.Dict {
 		if textOf(m, "role") != "developer" {
-			continue
+			return nil
 		}
-		if all == nil {
-			all = append(all, messages...)
-		}
-		all[i] = replaceText(m, "role", "system")
-	}
-	return all
+		return replace(m, "role", jinja.String("system"))
+	})
 }
 
 // oneSystem returns the messages with the system's at the beginning joined, or nil if there is at most one.
@@ -123,6 +125,79 @@ func oneSystem(messages []*jinja.Dict) []*jinja.Dict {
 	return append([]*jinja.Dict{first}, messages[len(texts):]...)
 }
 
+// partOf is in a prompt that shows a part as Python prints a dict.
+const partOf = "one of several parts"
+
+// asParts returns the messages with contents in parts, as templates of models for pictures want them, or nil if none
+// is a text.
+func asParts(messages []*jinja.Dict) []*jinja.Dict {
+	return change(messages, func(m *jinja.Dict) *jinja.Dict {
+		text := textOf(m, "content")
+		if text == "" {
+			return nil
+		}
+		return replace(m, "content", jinja.List(object("type", "text", "text", text, "part", partOf)))
+	})
+}
+
+// writeArguments returns the messages with the arguments of calls as JSON, as APIs have them, or nil if there are none.
+func writeArguments(messages []*jinja.Dict) []*jinja.Dict {
+	return change(messages, func(m *jinja.Dict) *jinja.Dict {
+		v, _ := m.Get("tool_calls")
+		calls, _ := jinja.Items(v)
+		all := make([]jinja.Value, len(calls))
+		for i, v := range calls {
+			call, _ := v.(*jinja.Dict)
+			v, _ = call.Get("function")
+			function, _ := v.(*jinja.Dict)
+			arguments, _ := function.Get("arguments")
+			text, err := toJSON().Execute(context.Background(), object("x", arguments))
+			if err != nil {
+				return nil
+			}
+			all[i] = replace(call, "function", replace(function, "arguments", jinja.String(text)))
+		}
+		if calls == nil {
+			return nil
+		}
+		return replace(m, "tool_calls", jinja.List(all...))
+	})
+}
+
+var toJSON = sync.OnceValue(func() *jinja.Template {
+	t, err := jinja.Parse("{{ x | tojson }}", jinja.Options{})
+	if err != nil {
+		panic(err) // a mistake in this template
+	}
+	return t
+})
+
+// change returns the messages with others in place of those for which with returns one, or nil if there are none.
+func change(messages []*jinja.Dict, with func(*jinja.Dict) *jinja.Dict) (all []*jinja.Dict) {
+	for i, m := range messages {
+		if other := with(m); other != nil {
+			if all == nil {
+				all = append(all, messages...)
+			}
+			all[i] = other
+		}
+	}
+	return all
+}
+
+// contentOf returns a message's content, or the texts of its parts.
+func contentOf(m *jinja.Dict) string {
+	text := textOf(m, "content")
+	v, _ := m.Get("content")
+	parts, _ := jinja.Items(v)
+	for _, p := range parts {
+		if part, ok := p.(*jinja.Dict); ok {
+			text += textOf(part, "text")
+		}
+	}
+	return text
+}
+
 // textOf returns the text of a message's key, "" for none.
 func textOf(m *jinja.Dict, key string) string {
 	v, ok := m.Get(key)
@@ -133,13 +208,13 @@ func textOf(m *jinja.Dict, key string) string {
 	return text
 }
 
-// replaceText returns a copy of m with another text for a key.
-func replaceText(m *jinja.Dict, key, text string) *jinja.Dict {
+// replace returns a copy of m with another value for a key.
+func replace(m *jinja.Dict, key string, value jinja.Value) *jinja.Dict {
 	c := jinja.NewDict()
 	for _, k := range m.Keys() {
 		v, _ := m.Get(k)
 		c.Set(k, v)
 	}
-	c.Set(key, jinja.String(text))
+	c.Set(key, value)
 	return c
 }

@@ -26,7 +26,7 @@ func TestCheckedCases(t *testing.T) {
 		segments, err := tmpl.CheckedSegments(t.Context(), in)
 		var lost *LostError
 		if errors.As(err, &lost) {
-			if refused++; strings.Contains(*c.Render, strings.TrimSpace(textOf(in.Messages[lost.Message], "content"))) {
+			if refused++; strings.Contains(*c.Render, strings.TrimSpace(contentOf(in.Messages[lost.Message]))) {
 				t.Errorf("%s, %s: %v", c.Template, c.Conversation, err)
 			}
 			continue
@@ -44,7 +44,7 @@ func TestCheckedCases(t *testing.T) {
 			}
 		}
 	}
-	if refused != 59 || whole != 1807-refused {
+	if refused != 76 || whole != 1807-refused {
 		t.Errorf("%d refused, %d whole", refused, whole)
 	}
 }
@@ -58,14 +58,25 @@ func TestChecked(t *testing.T) {
 		upper = "{% for m in messages if m.role != 'tool' %}{{ ' ' ~ m.content | upper }}{% endfor %}"
 		all   = "{{ messages | tojson }}"
 		last  = "{{ messages[-1].content }}"
+		parts = "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}"
+		texts = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments }}{% endfor %}{% endfor %}"
 	)
 	user, yo := Message("user", "hi"), Message("assistant", "yo")
-	called := replaceText(Message("assistant", "I look."), "tool_calls", "x")
+	called := replace(Message("assistant", "I look."), "tool_calls", jinja.String("x"))
+	turn := Turn{Role: "assistant", Calls: []Call{{Name: "f", Arguments: []byte(`{"a":[1, "é"]}`)}}}
+	calls, err := turn.Message()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range []struct {
 		template string
 		messages []*jinja.Dict
 		want     string
 	}{
+		{parts, []*jinja.Dict{user, yo}, "<user>hi<assistant>yo"},
+		{parts, []*jinja.Dict{Message("system", "s"), user}, `0: the chat template would leave out this text of the role "system": it has no place for the role here; give the text to a user`},
+		{"{% if messages[0].content is not string %}" + any + "{% endif %}", []*jinja.Dict{user}, `0: the chat template would leave out this text of the role "user": it has no place for it between these messages`},
+		{texts, []*jinja.Dict{user, calls}, `<user>hi<assistant>f{"a": [1, "é"]}`},
 		{first, []*jinja.Dict{Message("system", " s "), user, yo, user}, ""},
 		{first, []*jinja.Dict{Message("developer", "s"), user}, "<system>s<user>hi"},
 		{first, []*jinja.Dict{Message("system", "s"), Message("developer", "d"), user}, "<system>s\n\nd<user>hi"},
@@ -79,7 +90,7 @@ func TestChecked(t *testing.T) {
 		{first + "{# developer #}", []*jinja.Dict{Message("developer", "d"), user}, "<system>d<user>hi"},
 		{think, []*jinja.Dict{Message("system", "/no_think"), user, Message("assistant", "<think>hm</think>"), user}, ""},
 		{think, []*jinja.Dict{user, called}, ""},
-		{first, []*jinja.Dict{user, replaceText(Message("model", "I look."), "tool_calls", "x")}, ""},
+		{first, []*jinja.Dict{user, replace(Message("model", "I look."), "tool_calls", jinja.String("x"))}, ""},
 		{upper, []*jinja.Dict{Message("system", "straße"), user}, ""},
 		{upper, []*jinja.Dict{user, Message("tool", "hi")}, "1: the chat template would leave out this result of a tool: it has no place for one here"},
 		{all, []*jinja.Dict{Message("robot", `a "b"`), user}, ""},

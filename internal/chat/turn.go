@@ -134,7 +134,8 @@ func (t *Template) TurnEnds(ctx context.Context, bos, eos string,
 	messages := []*jinja.Dict{Message("user", question), Message("assistant", answer), Message("user", "Third.")}
 	var ends []string
 	for n := 2; n <= 3; n++ {
-		text, err := t.Render(ctx, Input{BOSToken: bos, EOSToken: eos, Messages: messages[:n]})
+		segments, err := t.CheckedSegments(ctx, Input{BOSToken: bos, EOSToken: eos, Messages: messages[:n]})
+		text, _ := Flatten(segments)
 		before, rest, found := strings.Cut(text, answer)
 		opened, _, asked := strings.Cut(before, question)
 		if err != nil || !found || !asked {
