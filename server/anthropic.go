@@ -265,7 +265,7 @@ func anthropicOutput(f *fields, r *request, c *conversation) {
 		level = "high" // the maximum known to templates
 		fallthrough
 	default:
-		if !r.model.set(c, effort, level) {
+		if !r.model.setEffort(c, level) {
 			o.hints.add(o.path + "effort")
 		}
 	}
@@ -301,7 +301,7 @@ func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 			fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
 		}
 	case "adaptive": // as much as the model likes
-		m.set(c, thinking, true)
+		m.setThink(c, true)
 		t.hint("budget_tokens")
 	case "disabled":
 		m.switchReason(t, "thinking.type", false, c)

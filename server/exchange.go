@@ -54,6 +54,8 @@ type served struct {
 	syntax  syntax.Syntax
 	special []string // marks of the syntax made of special tokens
 	ends    []int    // tokens at the end of an answer in the chat template
+	think   reasonSwitch
+	levels  []int // amounts of reasoning that the chat template takes, of efforts
 	watch   watch
 	counts  *counts
 	tuned   []*tuned // until the end of the load

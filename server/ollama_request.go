@@ -96,10 +96,10 @@ func (m *served) ollamaThink(f *fields, c *conversation) {
 		return
 	}
 	if level, ok := decodeAs[string](f.values["think"]); ok {
-		if level != "none" && slices.Contains(efforts, level) {
+		m.reason(f, "think", c)
+		if level != "none" {
 			m.switchReason(f, "think", true, c)
 		}
-		m.reason(f, "think", c)
 		return
 	}
 	on := false

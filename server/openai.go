@@ -2,9 +2,11 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -444,14 +446,70 @@ func templateArgs(f *fields) map[string]any {
 	return args
 }
 
-// Chat templates' variables for reasoning. effort is its amount, thinking its switch.
-const (
-	effort   = "reasoning_effort"
-	thinking = "enable_thinking"
-)
+// effort is chat templates' variable for the amount of reasoning.
+const effort = "reasoning_effort"
 
 // efforts are the values of reasoning_effort.
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh"}
+
+// reasonSwitch is a chat template's variable that switches reasoning, with its values.
+type reasonSwitch struct {
+	name    string
+	on, off any
+}
+
+var reasonSwitches = []reasonSwitch{{"enable_thinking", true, false}, {"thinking", true, false},
+	{"thinking_mode", "enabled", "disabled"}, {effort, "high", "no_think"}}
+
+// learnReasoning finds the variable of the chat template that switches reasoning: the variable with an effect. It also
+// finds the amounts of reasoning that the template takes.
+func (m *served) learnReasoning(ctx context.Context) {
+	prompt := func(name string, value any) (text string, ok bool) {
+		word, is := value.(string)
+		if m.reads(name) && (!is || name == effort || m.reads(word)) {
+			args := map[string]any{name: value}
+			text, err := m.model.Render(ctx, []karat.Message{karat.TextMessage(karat.RoleUser, "Hello.")},
+				karat.GenerateOptions{TemplateArgs: args})
+			return text, err == nil
+		}
+		return "", false
+	}
+	m.think = reasonSwitches[0]
+	for _, s := range reasonSwitches {
+		off, ok := prompt(s.name, s.off)
+		if on, also := prompt(s.name, s.on); ok && also && on != off && (s.name != effort || m.reads("no_think")) {
+			m.think = s
+			break
+		}
+	}
+	for i, level := range efforts {
+		if _, ok := prompt(effort, level); ok {
+			m.levels = append(m.levels, i)
+		}
+	}
+}
+
+// setEffort sets the amount of reasoning, to the nearest amount that the template takes, and reports whether there is
+// one. No reasoning is no amount.
+func (m *served) setEffort(c *conversation, level string) bool {
+	want := slices.Index(efforts, level)
+	for far := range efforts {
+		for _, i := range []int{want + far, want - far} {
+			if slices.Contains(m.levels, i) && (i == 0) == (want == 0) {
+				return m.set(c, effort, efforts[i])
+			}
+		}
+	}
+	return false
+}
+
+// setThink sets the switch of reasoning, and reports whether the template has one.
+func (m *served) setThink(c *conversation, on bool) bool {
+	if on {
+		return m.set(c, m.think.name, m.think.on)
+	}
+	return m.set(c, m.think.name, m.think.off)
+}
 
 // reason reads the amount of reasoning, if a field has one of efforts. For a template with only a switch, every level
 // except none switches it on. A level without a place in the template is a hint.
@@ -460,7 +518,7 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	if level == "" {
 		return
 	}
-	levels, switches := m.set(c, effort, level), m.set(c, thinking, level != "none")
+	levels, switches := m.setEffort(c, level), m.setThink(c, level != "none")
 	switch {
 	case levels || switches:
 	case level == "none":
@@ -475,7 +533,7 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 func (m *served) switchReason(f *fields, param string, on bool, c *conversation) {
 	reasons := m.syntax.Open != ""
 	switch {
-	case m.set(c, thinking, on) || on == reasons:
+	case m.setThink(c, on) || on == reasons:
 	case on:
 		throw(unsupported(param, "This model does not reason"))
 	default:
@@ -499,7 +557,7 @@ func (m *served) budget(f *fields, name string, least, most int64, c *conversati
 
 // set sets a variable of the chat template, and reports whether the template reads the variable.
 func (m *served) set(c *conversation, variable string, value any) bool {
-	if !strings.Contains(m.info.Template, variable) {
+	if !m.reads(variable) {
 		return false
 	}
 	if _, given := c.args[variable]; !given { // chat_template_kwargs is the nearer word
@@ -507,3 +565,6 @@ func (m *served) set(c *conversation, variable string, value any) bool {
 	}
 	return true
 }
+
+// reads reports whether the chat template has a word.
+func (m *served) reads(word string) bool { return strings.Contains(m.info.Template, word) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/parrot"
 )
 
 // TestEffort: how much an answer reasons is told to the chat template, in the words of each API; a model that has no place for it says so.
@@ -49,6 +50,29 @@ func TestEffort(t *testing.T) {
 	}
 	for _, think := range []string{`false`, `null`} {
 		plain.post("/api/chat", `{`+hello+`,"stream":false,"think":`+think+`,"options":{"num_predict":1}}`)
+	}
+}
+
+// TestSwitches: reasoning is switched by the variable that has an effect in the chat template, and an amount is the nearest that the template takes.
+func TestSwitches(t *testing.T) {
+	const all = "{% for m in messages %}{{ m.content }}{% endfor %}{# <think> #}"
+	for template, want := range map[string]string{
+		all + "{% if reasoning_effort is defined and reasoning_effort not in ['no_think', 'low', 'high'] %}{{ raise_exception('no') }}{% endif %}{{ reasoning_effort }}": "no_think low low high high high",
+		all + "{% if reasoning_effort is defined and reasoning_effort in ['high', 'none'] %}{{ raise_exception('no') }}{% endif %}{{ reasoning_effort }}":                " minimal low medium xhigh xhigh",
+		all + "{% if thinking %}on{% else %}off{% endif %}":                                                             "off on on on on on",
+		all + "{% if thinking_mode == 'disabled' %}off{% elif thinking_mode == 'enabled' %}on{% else %}auto{% endif %}": "off on on on on on",
+		all + "{% if thinking and enable_thinking %}on{% endif %}":                                                      "     ",
+	} {
+		c := serveParrot(t, template, "Yes.", parrot.Options{})
+		var got []string
+		for _, level := range efforts {
+			o := c.post("/apply-template", `{"messages":[{"role":"user","content":"Q"}],"reasoning_effort":"`+level+`"}`)
+			prompt, _ := o["prompt"].(string)
+			got = append(got, strings.TrimPrefix(prompt, "Q"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", template, got, want)
+		}
 	}
 }
 

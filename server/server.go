@@ -144,6 +144,7 @@ func (s *Server) open(ctx context.Context, e *entry, m *karat.Model) (*served, e
 		if x.ends, err = m.TurnEnds(ctx, karat.GenerateOptions{}); ctx.Err() != nil {
 			return nil, err
 		}
+		x.learnReasoning(ctx)
 	}
 	if x.print, err = m.Fingerprint(ctx); err != nil {
 		return nil, err
