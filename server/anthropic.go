@@ -401,7 +401,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 }
 
 func anthropicTools(f *fields, c *conversation) {
-	for _, t := range f.objects("tools", maxTools) {
+	for _, t := range f.objects("tools", maxParts) {
 		if toolKind(t, "custom", "custom") != "" {
 			c.tools = append(c.tools, tool(t, "input_schema"))
 		}

@@ -126,7 +126,7 @@ func hintIdle(f *fields) {
 		f.values["metadata"] = raw
 	}
 	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-		"prompt_cache_retention", "verbosity")
+		"prompt_cache_retention", "verbosity", "usage", "include_reasoning", "cache_prompt")
 }
 
 // Limits of OpenAI's API of metadata, in characters.
@@ -177,6 +177,7 @@ func messages(f *fields) (all []karat.Message) {
 
 func message(m *fields, names map[string]string) karat.Message {
 	role, speaker := m.needOneOf("role", "developer", "system", "user", "assistant", "tool", "function"), m.text("name")
+	m.hint("id", "cache_control", "copilot_cache_control")
 	switch role {
 	case "developer", "system":
 		return karat.Message{Role: karat.Role(role), Name: speaker, Parts: content(m, "content", true)}
@@ -244,7 +245,7 @@ func join(parts []karat.Part) string {
 func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 	m.echo = true
 	for _, name := range []string{"reasoning_content", "reasoning"} {
-		if text := m.text(name); text != "" {
+		if text := m.text(name); text != "" && parts == nil { // some clients send it under both names
 			parts = append(parts, karat.Reasoning(text))
 		}
 	}
@@ -514,9 +515,12 @@ func (m *served) setThink(c *conversation, on bool) bool {
 // reason reads the amount of reasoning, if a field has one of efforts. For a template with only a switch, every level
 // except none switches it on. A level without a place in the template is a hint.
 func (m *served) reason(f *fields, name string, c *conversation) {
-	level := f.oneOf(name, efforts...)
+	level := f.oneOf(name, append(efforts, "max")...)
 	if level == "" {
 		return
+	}
+	if level == "max" {
+		level = efforts[len(efforts)-1]
 	}
 	levels, switches := m.setEffort(c, level), m.setThink(c, level != "none")
 	switch {
@@ -526,6 +530,41 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	default:
 		f.hints.add(f.path + name)
 	}
+}
+
+// reasonOther reads the fields that clients of other services send in place of reasoning_effort: reasoning (OpenRouter),
+// thinking (Z.ai, DeepSeek, Moonshot), and enable_thinking (DashScope).
+func (m *served) reasonOther(f *fields, c *conversation) {
+	on := func(o *fields, name string, yes bool) {
+		if yes && m.syntax.Open == "" {
+			o.hints.add(o.path + name)
+			return
+		}
+		m.switchReason(o, o.path+name, yes, c)
+	}
+	boolean := func(o *fields, name string) {
+		if !o.has(name) {
+			o.take(name) // a null
+			return
+		}
+		on(o, name, o.boolean(name, false))
+	}
+	if o := f.object("reasoning"); o != nil {
+		m.reason(o, "effort", c)
+		boolean(o, "enabled")
+		if m.syntax.Open == "" {
+			o.hint("max_tokens")
+		}
+		m.budget(o, "max_tokens", 0, maxTokens, c)
+		o.hintRest()
+	}
+	if o := f.object("thinking"); o != nil {
+		if kind := o.needOneOf("type", "enabled", "disabled", "adaptive", "auto"); kind == "enabled" || kind == "disabled" {
+			on(o, "type", kind == "enabled")
+		}
+		o.hintRest()
+	}
+	boolean(f, "enable_thinking")
 }
 
 // switchReason switches the answer's reasoning on or off. A model with only the wanted behaviour needs no switch. For a

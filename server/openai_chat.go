@@ -44,6 +44,7 @@ func readChat(x *exchange) *request {
 	c := conversation{messages: messages(f), args: templateArgs(f), pieces: true}
 	c.readEnding(f)
 	m.reason(f, effort, &c)
+	m.reasonOther(f, &c)
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c, "function", "custom")
 	c.readFunctions(f)

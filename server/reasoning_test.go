@@ -21,6 +21,8 @@ func TestEffort(t *testing.T) {
 		off        bool
 	}{
 		{"/v1/chat/completions", `"reasoning_effort":"none"`, true}, {"/v1/chat/completions", `"reasoning_effort":"low"`, false}, {"/v1/chat/completions", `"reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true}`, false},
+		{"/v1/chat/completions", `"thinking":{"type":"disabled"}`, true}, {"/v1/chat/completions", `"thinking":{"type":"enabled","clear_thinking":false}`, false}, {"/v1/chat/completions", `"enable_thinking":false`, true}, {"/v1/chat/completions", `"enable_thinking":null`, false},
+		{"/v1/chat/completions", `"reasoning":{"effort":"none"}`, true}, {"/v1/chat/completions", `"reasoning":{"enabled":false,"exclude":true}`, true}, {"/v1/chat/completions", `"reasoning":{"max_tokens":5}`, false}, {"/v1/chat/completions", `"reasoning_effort":"max"`, false},
 		{"/v1/responses", `"reasoning":{"effort":"none"}`, true}, {"/v1/responses", `"reasoning":{"effort":"high","summary":"auto"}`, false}, {"/v1/responses", `"reasoning":{"effort":null,"summary":null},"chat_template_kwargs":{"enable_thinking":false}`, true},
 		{"/api/chat", `"think":false`, true}, {"/api/chat", `"think":"low"`, false}, {"/api/chat", `"think":"none"`, true}, {"/v1/messages", `"thinking":{"type":"disabled"}`, true},
 	} {
@@ -37,6 +39,9 @@ func TestEffort(t *testing.T) {
 	c.refuses(400, "reasoning.x", "Unrecognized", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"x":1}}`)
 	plain := serve(t, demo(t), Options{})
 	plain.ignores("reasoning_effort", "/v1/chat/completions", `{`+hello+`,"reasoning_effort":"low"}`)
+	plain.ignores("thinking.type", "/v1/chat/completions", `{`+hello+`,"thinking":{"type":"enabled"}}`)
+	plain.ignores("enable_thinking", "/v1/chat/completions", `{`+hello+`,"enable_thinking":true}`)
+	plain.ignores("reasoning.max_tokens", "/v1/chat/completions", `{`+hello+`,"reasoning":{"max_tokens":9}}`)
 	plain.ignores("reasoning.effort", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"effort":"high"}}`)
 	for _, think := range []string{`true`, `"high"`} {
 		if status, answer, _ := plain.do("POST", "/api/chat", `{`+hello+`,"think":`+think+`}`); status != 400 || !strings.Contains(answer, "does not reason") {

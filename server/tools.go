@@ -69,13 +69,13 @@ func legacyResult(m *fields, name string, names map[string]string) karat.Message
 		"content", true))}}}
 }
 
-var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var toolName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`)
 
 // readToolName returns the name of a tool, or of a schema.
 func readToolName(f *fields) string {
 	name := f.needText("name")
 	if !toolName.MatchString(name) {
-		fail(f.path+"name", "%q, want 1 to 64 letters, digits, _ and -", name)
+		fail(f.path+"name", "%q, want 1 to 128 letters, digits, _, - and .", name)
 	}
 	return name
 }
