@@ -1,0 +1,46 @@
+// Package try has the models of the examples and tests beside it: the command's demo model, and models that say one
+// text, whatever they are asked.
+package try
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/parrot"
+)
+
+// root returns the path of a file of the repository.
+func root(path string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../..", path)
+}
+
+// Demo is the path of the demo model.
+func Demo() string { return root("cmd/karat/demo.gguf") }
+
+// Parrot loads a model that says a text, behind a chat template that has tools and reasoning.
+func Parrot(ctx context.Context, text string) (*karat.Model, error) {
+	template, err := os.ReadFile(root("internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja"))
+	if err != nil {
+		return nil, err
+	}
+	var file bytes.Buffer
+	if err := parrot.Write(&file, string(template), text, parrot.Options{Loop: text == Endless, Context: 32768}); err != nil {
+		return nil, err
+	}
+	return karat.LoadSources(ctx, []karat.Source{{Name: "parrot", Data: file.Bytes()}}, karat.Options{Threads: 1})
+}
+
+// Texts of parrots: a call, an answer after it, JSON, and a text without end.
+const (
+	Call    = "<think>\nI look.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>"
+	Told    = "<think>\nSo it is.\n</think>\n\nIt rains in Oslo."
+	Endless = "again and again. "
+)
+
+// Schema is the schema of the arguments of Call.
+const Schema = `{"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"], "additionalProperties": false}`

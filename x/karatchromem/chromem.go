@@ -1,0 +1,21 @@
+// Package karatchromem makes the vectors of chromem-go's collections by a model of Karat, in the program itself.
+package karatchromem
+
+import (
+	"context"
+
+	"github.com/karat-run/karat"
+	"github.com/philippgille/chromem-go"
+)
+
+// New returns a collection's function over m, which the caller closes. For queries of a model with prompts of two kinds,
+// give QueryEmbedding a vector of another function, with the query's prompt.
+func New(m *karat.Model, o karat.EmbedOptions) chromem.EmbeddingFunc {
+	return func(ctx context.Context, text string) ([]float32, error) {
+		vectors, err := m.Embed(ctx, []string{text}, o)
+		if err != nil {
+			return nil, err
+		}
+		return vectors[0], nil
+	}
+}
