@@ -28,6 +28,8 @@ type Options struct {
 	Fallback string           // bytes that are likeliest where a grammar forbids the text, the first one first
 	Logits   map[byte]float32 // by byte, after every token, instead of the text; all others have -30
 	Loop     bool             // begin again after the text
+	After    string           // a control token: where a prompt has it once, the model says Then in place of its text
+	Then     string           // of letters that the text lacks, so that its pieces are its own
 	Context  int              // by default 4096
 	Pre      string           // pre-tokenizer, by default qwen2
 }
@@ -45,11 +47,15 @@ func Write(w io.Writer, template, text string, o Options) error {
 	for part := range strings.SplitSeq(text, "␞") {
 		said = v.cut(said, part, append(slices.Clone(o.Control), o.User...))
 	}
-	half := (len(said) + 2 + 31) / 32 * 32
+	then := v.cut(nil, o.Then, o.Control)
+	half := (len(said) + len(then) + 3 + 31) / 32 * 32
 	d := 2 * half
 	m := &model{v: v, half: half, head: make([]float32, len(v.tokens)*d), feature: map[int]int{}}
 	if err := m.teach(said, &o); err != nil {
 		return err
+	}
+	if len(then) > 0 {
+		m.turn(slices.Index(v.tokens, o.After), then)
 	}
 	embedding := make([]float32, len(v.tokens)*d)
 	for t := range v.tokens {
@@ -169,6 +175,21 @@ func (m *model) teach(said []int, o *Options) error {
 		}
 	}
 	return nil
+}
+
+// turn teaches the text after a token of the prompt: the token asks for the first piece, until the piece is said.
+func (m *model) turn(after int, then []int) {
+	for _, t := range append([]int{after}, then...) {
+		if m.feature[t] == 0 {
+			m.feature[t] = len(m.feature) + 1
+		}
+	}
+	const switched = 2 * 8192 * sure
+	*m.at(then[0], m.half+m.feature[after]) += switched
+	*m.at(then[0], m.half+m.feature[then[0]]) -= switched
+	for i, t := range then {
+		*m.at(append(then, m.v.eos)[i+1], m.feature[t]) = sure + first
+	}
 }
 
 // vocabulary is byte-level BPE: the bytes, four merges, special tokens, and the pieces of the text.

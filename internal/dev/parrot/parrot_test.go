@@ -64,6 +64,11 @@ func TestOptions(t *testing.T) {
 	if got := say(t, "", parrot.Options{Logits: map[byte]float32{'A': 3, 'B': 2}}, nil); got != strings.Repeat("A", 256) {
 		t.Errorf("with logits it said %q", got)
 	}
+	for after, want := range map[string]string{"<|im_end|>": "XY. Z", "<|result|>": "abcd"} {
+		if got := say(t, "abcd", parrot.Options{Control: []string{"<|result|>"}, After: after, Then: "XY. Z"}, nil); got != want {
+			t.Errorf("after %s it said %q", after, got)
+		}
+	}
 	if got := say(t, "abcd", parrot.Options{Loop: true}, nil); !strings.HasPrefix(got, "abcdabcd") {
 		t.Errorf("in a loop it said %q", got)
 	}

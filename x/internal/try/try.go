@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/dev/parrot"
@@ -22,14 +23,17 @@ func root(path string) string {
 // Demo is the path of the demo model.
 func Demo() string { return root("cmd/karat/demo.gguf") }
 
-// Parrot loads a model that says a text, behind a chat template that has tools and reasoning.
-func Parrot(ctx context.Context, text string) (*karat.Model, error) {
+// Parrot loads a model that says a text, behind a chat template that has tools and reasoning, and another
+// text after a tool's result.
+func Parrot(ctx context.Context, text string, after ...string) (*karat.Model, error) {
 	template, err := os.ReadFile(root("internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja"))
 	if err != nil {
 		return nil, err
 	}
+	then := strings.Join(after, "")
 	var file bytes.Buffer
-	if err := parrot.Write(&file, string(template), text, parrot.Options{Loop: text == Endless, Context: 32768}); err != nil {
+	if err := parrot.Write(&file, string(template), text, parrot.Options{Loop: text == Endless, Context: 32768,
+		Control: []string{"<tool_response>"}, After: "<tool_response>", Then: then}); err != nil {
 		return nil, err
 	}
 	return karat.LoadSources(ctx, []karat.Source{{Name: "parrot", Data: file.Bytes()}}, karat.Options{Threads: 1})

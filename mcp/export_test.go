@@ -1,0 +1,4 @@
+package mcp
+
+// As is for the tests outside.
+const As = as

@@ -1,0 +1,93 @@
+// Package mcp lets a model call the tools of servers of the Model Context Protocol: programs that Start runs, and that
+// Close ends. Each call needs consent.
+//
+//	servers, err := mcp.ReadConfig(file)
+//	t, err := mcp.Start(ctx, servers, mcp.Options{Allow: []string{"files/read"}})
+//	defer t.Close()
+//	for part, err := range t.ChatParts(ctx, session, &talk, karat.GenerateOptions{}) { ... }
+//
+// A server is not trusted. One that does not answer in time, ends, sends too much or breaks the protocol is an error
+// with its name, and no longer runs.
+//
+// Files: mcp.go (configuration), tools.go (names, consent, calls), chat.go (the loop), process.go (a server's program).
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Server is a program to run.
+type Server struct {
+	Name    string // for Options.Allow and errors
+	Command string // looked up in PATH
+	Args    []string
+	Env     map[string]string // beside PATH, HOME and the like: other variables are not handed on
+	Dir     string            // working folder; "" is this program's
+	Timeout time.Duration     // for its start and for each call; 0 is DefaultTimeout
+}
+
+// DefaultTimeout is the time for a server's start, and for each call.
+const DefaultTimeout = time.Minute
+
+// maxConfig bounds a configuration, in bytes.
+const maxConfig = 1 << 20
+
+// ReadConfig reads servers in the form of Claude Desktop, Cursor and Cline, {"mcpServers": {NAME: {"command", "args",
+// "env"}}}, or of VS Code, with "servers". It sorts them by name. "disabled" leaves a server out, "timeout" is in
+// seconds, and "cwd" is the working folder. Consent that the file gives, such as "alwaysAllow", has no effect.
+func ReadConfig(r io.Reader) ([]Server, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxConfig {
+		return nil, fmt.Errorf("more than %d bytes", maxConfig)
+	}
+	type entry struct {
+		Type, Command, URL, ServerURL, Cwd string
+		Args                               []string
+		Env                                map[string]string
+		Timeout                            float64
+		Disabled                           bool
+	}
+	var file struct {
+		MCPServers map[string]entry `json:"mcpServers"`
+		Servers    map[string]entry `json:"servers"`
+	}
+	if err := json.Unmarshal(b, &file); err != nil {
+		return nil, err
+	}
+	all := file.MCPServers
+	if all == nil {
+		all = file.Servers
+	}
+	if all == nil {
+		return nil, errors.New(`want {"mcpServers": {NAME: {"command": ..., "args": [...]}}}`)
+	}
+	servers := []Server{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		e := all[name]
+		switch {
+		case e.Disabled:
+			continue
+		case name == "" || strings.ContainsAny(name, "/,"):
+			return nil, fmt.Errorf("the name %q of a server: want one without / and comma", name)
+		case e.URL != "" || e.ServerURL != "" || e.Type != "" && e.Type != "stdio":
+			return nil, fmt.Errorf("server %q is reached over HTTP: want one with a command", name)
+		case e.Command == "":
+			return nil, fmt.Errorf("server %q has no command", name)
+		case e.Timeout < 0 || e.Timeout > 1e6:
+			return nil, fmt.Errorf("server %q: timeout %v: want seconds, 0 to 1000000", name, e.Timeout)
+		}
+		servers = append(servers, Server{Name: name, Command: e.Command, Args: e.Args, Env: e.Env, Dir: e.Cwd,
+			Timeout: time.Duration(e.Timeout * float64(time.Second))})
+	}
+	return servers, nil
+}

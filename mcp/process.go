@@ -1,0 +1,255 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karat-run/karat"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Bounds of what a server may send, in bytes: a message, and all between two calls' answers.
+const (
+	maxMessage = 16 << 20
+	maxBetween = 64 << 20
+)
+
+// patience is the time for a server's program to end by itself.
+const patience = 2 * time.Second
+
+// process is a server's program with its connection.
+type process struct {
+	Server
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	out     *bounded
+	last    tail
+	session *sdk.ClientSession
+
+	ended chan struct{} // closed when the program has ended
+	kill  func()        // ends the program and its children at once
+	mu    sync.Mutex
+	why   error // the first cause of the end; nil while the server is good
+}
+
+// handed are the variables of this program that each server gets, as the protocol's other clients do.
+var handed = map[bool][]string{
+	false: {"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR"},
+	true: {"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
+		"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "COMSPEC", "WINDIR"}}
+
+// start runs a server's program and greets the server.
+func start(ctx context.Context, s Server) (*process, error) {
+	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
+	p := &process{Server: s, cmd: exec.Command(s.Command, s.Args...), ended: make(chan struct{})}
+	for _, name := range handed[runtime.GOOS == "windows"] {
+		if v, ok := os.LookupEnv(name); ok {
+			p.cmd.Env = append(p.cmd.Env, name+"="+v)
+		}
+	}
+	for name, v := range s.Env {
+		p.cmd.Env = append(p.cmd.Env, name+"="+v)
+	}
+	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = s.Dir, &p.last, patience
+	own(p.cmd)
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, p.error(err)
+	}
+	r, w, err := os.Pipe() // not cmd's: Wait would close it before the last message is read
+	if err != nil {
+		return nil, p.error(err)
+	}
+	p.cmd.Stdout, p.out = w, &bounded{r: r, left: maxBetween}
+	if err := errors.Join(p.cmd.Start(), w.Close()); err != nil {
+		_ = r.Close()
+		return nil, p.error(err)
+	}
+	p.kill = sync.OnceFunc(func() { end(p.cmd) })
+	go func() {
+		err := p.cmd.Wait()
+		p.kill() // its children
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		p.fail(fmt.Errorf("the program ended: %w", err))
+		close(p.ended)
+	}()
+	err = p.within(ctx, "start", func(ctx context.Context) error {
+		c := sdk.NewClient(&sdk.Implementation{Name: "karat", Version: karat.Version()},
+			&sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
+		var err error
+		p.session, err = c.Connect(ctx, &sdk.IOTransport{Reader: p.out, Writer: p.in, MaxLineLength: -1}, nil)
+		return err
+	})
+	if err != nil {
+		p.close()
+	}
+	if refusal := (*jsonrpc.Error)(nil); errors.As(err, &refusal) {
+		err = p.error(err)
+	}
+	return p, err
+}
+
+// fail keeps the first cause of the server's end.
+func (p *process) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.why == nil {
+		p.why = err
+	}
+}
+
+// error returns an error with the server's name and the program's last words.
+func (p *process) error(err error) error {
+	words := ""
+	if s := p.last.String(); s != "" {
+		words = fmt.Sprintf("; its last words: %s", s)
+	}
+	return fmt.Errorf("MCP server %s: %w%s", p.Name, err, words)
+}
+
+// good returns the cause of the server's end.
+func (p *process) good() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.why
+}
+
+// within does a request in the server's time. Afterwards the server is good, or it has ended.
+func (p *process) within(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	if err := p.good(); err != nil {
+		return p.error(err)
+	}
+	p.out.refill()
+	inTime, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	done := make(chan struct{})
+	context.AfterFunc(inTime, func() { // a write to a program that does not read heeds no context
+		select {
+		case <-done:
+		case <-time.After(patience):
+			p.kill()
+		}
+	})
+	err := do(inTime)
+	close(done)
+	late := inTime.Err() != nil
+	var refusal *jsonrpc.Error
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &refusal):
+		return err
+	case late:
+		err = fmt.Errorf("%s: no answer in %v", what, p.Timeout)
+	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, io.EOF): // the program tells why, if it ends by itself
+		select {
+		case <-p.ended:
+		case <-time.After(patience):
+		}
+	}
+	if why := cmp.Or(p.out.error(), p.good()); why != nil && !late {
+		err = why
+	}
+	p.fail(err)
+	p.kill()
+	<-p.ended
+	return p.error(err)
+}
+
+// close ends the program: its input ends, and what still runs after a while is killed.
+func (p *process) close() {
+	p.fail(errors.New("it was closed"))
+	_ = p.in.Close()
+	t := time.AfterFunc(patience, p.kill)
+	<-p.ended
+	t.Stop()
+	if p.session != nil {
+		_ = p.session.Close()
+	}
+	_ = p.out.Close()
+}
+
+// bounded reads a server's messages, up to the bounds.
+type bounded struct {
+	r    io.ReadCloser
+	line int // bytes of the message so far
+	mu   sync.Mutex
+	left int
+	over error
+}
+
+var (
+	errLong  = fmt.Errorf("it sent a message of more than %d MiB", maxMessage>>20)
+	errFlood = fmt.Errorf("it sent more than %d MiB without being asked", maxBetween>>20)
+)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.line += n; bytes.IndexByte(p[:n], '\n') >= 0 {
+		b.line = n - 1 - bytes.LastIndexByte(p[:n], '\n')
+	}
+	if b.left -= n; b.over == nil && b.left < 0 {
+		b.over = errFlood
+	}
+	if b.over == nil && b.line > maxMessage {
+		b.over = errLong
+	}
+	if b.over != nil {
+		return 0, b.over
+	}
+	return n, err
+}
+
+func (b *bounded) Close() error { return b.r.Close() }
+
+func (b *bounded) refill() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = maxBetween
+}
+
+func (b *bounded) error() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.over
+}
+
+// tail keeps the last bytes that were written.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+const tailSize = 400
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, p[max(0, len(p)-tailSize):]...)
+	t.kept = slices.Delete(t.kept, 0, max(0, len(t.kept)-tailSize))
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(strings.Fields(strings.ToValidUTF8(string(t.kept), "�")), " ")
+}
