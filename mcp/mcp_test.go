@@ -184,7 +184,7 @@ func TestResults(t *testing.T) {
 			t.Errorf("%s: %+v, %v", arguments, r, err)
 		}
 	}
-	seeing := begin(t, []Server{like(t, "good")}, Options{Allow: []string{"*"}, Pictures: true})
+	seeing := begin(t, []Server{like(t, "good")}, Options{Allow: []string{"*"}, Pictures: func() bool { return true }})
 	if r, err := call(t, seeing, "see", ""); err != nil || len(r.Images) != 1 || string(r.Images[0].Data) != "png" {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -30,7 +30,7 @@ type Options struct {
 	// Consent is asked before each other call, one at a time. Nil refuses.
 	Consent func(ctx context.Context, c Call) (Consent, error)
 
-	Pictures bool // results may have pictures, since the model sees
+	Pictures func() bool // reports whether results may have pictures, since the model sees; nil is no
 }
 
 // Call is a call that needs consent. All of it is as the server or the model wrote it: show it with care.
@@ -99,7 +99,7 @@ func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
 	}
 	for _, a := range o.Allow {
 		if err == nil && !t.knows(a) {
-			err = fmt.Errorf("%q is allowed, and is neither a server nor a tool: there are %s", a, t.names())
+			err = fmt.Errorf("%q is allowed, and is neither a server nor a tool: there are %s", a, strings.Join(t.Paths(), ", "))
 		}
 		t.allowed[a] = true
 	}
@@ -206,12 +206,12 @@ func (t *Tools) knows(entry string) bool {
 		slices.ContainsFunc(t.tools, func(k tool) bool { return k.path() == entry })
 }
 
-func (t *Tools) names() string {
-	var all []string
+// Paths returns the tools as Options.Allow names them, in List's order.
+func (t *Tools) Paths() (all []string) {
 	for i := range t.tools {
 		all = append(all, t.tools[i].path())
 	}
-	return strings.Join(all, ", ")
+	return all
 }
 
 // Close ends the servers and what they started. Calls on their way become errors.
@@ -302,7 +302,7 @@ func (t *Tools) read(r *karat.ToolResult, from *sdk.CallToolResult) {
 		case *sdk.TextContent:
 			parts = append(parts, c.Text)
 		case *sdk.ImageContent:
-			if t.o.Pictures {
+			if t.o.Pictures != nil && t.o.Pictures() {
 				r.Images = append(r.Images, karat.Image{Data: c.Data})
 				continue
 			}

@@ -42,6 +42,7 @@ type answer struct {
 
 	start, first, end time.Time
 	text, reasoning   strings.Builder
+	calls             []syntax.Call
 	tokens            int
 	stop              string
 }
@@ -117,7 +118,7 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 		if err := a.writeSummary(failed); err != nil {
 			return err
 		}
-	} else if a.tokens > 0 {
+	} else if a.tokens > 0 && (a.calls == nil || a.text.Len() > 0 || a.reasoning.Len() > 0 && isTerminal(a.out)) {
 		if err := a.screen.end(); err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (a *answer) write(ctx context.Context, tokens iter.Seq2[karat.Token, error]
 		fmt.Fprintln(a.log, "karat: interrupted")
 	case a.reportFull():
 		fmt.Fprintf(a.log, "karat: cut, since %s; --ctx sets its length\n", a.reason())
-	case a.stop == string(karat.StopLength) && (a.cut || a.text.Len() == 0) && !a.json:
+	case a.stop == string(karat.StopLength) && (a.cut || a.text.Len() == 0 && a.calls == nil) && !a.json:
 		fmt.Fprintf(a.log, "karat: cut after %s; -n sets more\n", count(a.tokens, "token"))
 	}
 	return failed
@@ -188,6 +189,7 @@ func (a *answer) show(parts []syntax.Event) error {
 	for _, p := range parts {
 		a.text.WriteString(p.Text)
 		a.reasoning.WriteString(p.Reasoning)
+		a.calls = append(a.calls, p.Calls...)
 		if a.screen == nil {
 			continue
 		}
@@ -203,6 +205,18 @@ func (a *answer) show(parts []syntax.Event) error {
 		}
 	}
 	return nil
+}
+
+// message returns the answer as a part of the conversation, without calls.
+func (a *answer) message() karat.Message {
+	m := karat.Message{Role: karat.RoleAssistant}
+	if a.reasoning.Len() > 0 {
+		m.Parts = append(m.Parts, karat.Reasoning(a.reasoning.String()))
+	}
+	if a.text.Len() > 0 || a.calls == nil {
+		m.Parts = append(m.Parts, karat.Text(a.text.String()))
+	}
+	return m
 }
 
 // times returns the time of the prompt, up to the first token, and of the tokens after.

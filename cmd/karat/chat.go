@@ -214,6 +214,11 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 	if g.End, err = m.TurnEnds(ctx, g); err != nil {
 		return r, err
 	}
+	limits.Tools = g.Tools
+	var tools syntax.Tools
+	for _, t := range g.Tools {
+		tools.Add(t.Name, t.Parameters)
+	}
 	own := g.Template == "" // for ResponseGrammar and ReasoningBudget
 	if g.Grammar != nil && own && s.Open != "" {
 		if g.Grammar, err = m.ResponseGrammar(ctx, limits); err != nil {
@@ -228,9 +233,9 @@ func (f *chatFlags) request(ctx context.Context, m *karat.Model, messages []kara
 	if hasImages(messages) {
 		r.seen = messages
 	} else {
-		g.Template, g.TemplateArgs = "", nil // the ids include them
+		g.Template, g.TemplateArgs, g.Tools = "", nil, nil // the ids include them
 	}
-	r.g, r.parser = g, s.NewParser(nil, limits.InReasoning)
+	r.g, r.parser = g, s.NewParser(tools, limits.InReasoning)
 	r.parser.Control = marks
 	return r, nil
 }

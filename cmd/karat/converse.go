@@ -128,15 +128,18 @@ func (p *conversation) say(text string) error {
 	before := p.messages[:len(p.messages):len(p.messages)]
 	said := karat.Message{Role: karat.RoleUser, Parts: append(p.images[:len(p.images):len(p.images)], karat.Text(text))}
 	p.messages, p.images = append(before, said), nil
-	a := answer{output: p.output()}
-	ctx, stop := p.prompter.interruptible()
-	defer stop()
-	r, err := p.fit(ctx)
-	if err == nil {
-		a.parser, a.ids = r.parser, r.ids
-		err = a.write(ctx, r.tokens(ctx, a.session))
-	} else if err = a.explain(err); ctx.Err() != nil {
-		err = failure{status: statusInterrupted}
+	a, err := p.answerOnce()
+	for turn := 1; err == nil && a.calls != nil; turn++ {
+		var said []karat.Message
+		if said, err = p.callInChat(a, turn); err != nil {
+			p.said = p.undo.takeBack()
+			if f := (failure{}); !errors.As(err, &f) && !errors.Is(err, context.Canceled) {
+				fmt.Fprintln(p.log, "karat:", err)
+			}
+			return p.tell("the message is forgotten")
+		}
+		p.messages = append(p.messages, said...)
+		a, err = p.answerOnce()
 	}
 	var f failure
 	var full contextFull
@@ -160,18 +163,30 @@ func (p *conversation) say(text string) error {
 	if a.tokens == 0 {
 		p.said = p.undo.takeBack()
 		// A picture that cannot be shown would fail all messages after it.
-		if len(p.images) > 0 && err != nil && ctx.Err() == nil {
+		if len(p.images) > 0 && err != nil && !errors.As(err, &f) {
 			p.images = nil
 			return p.tell("the message and its pictures are forgotten")
 		}
 		return nil
 	}
-	m := karat.Message{Role: karat.RoleAssistant}
-	if a.reasoning.Len() > 0 {
-		m.Parts = append(m.Parts, karat.Reasoning(a.reasoning.String()))
-	}
-	p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: append(m.Parts, karat.Text(a.text.String()))})
+	a.calls = nil // of an answer that was broken off
+	p.messages = append(p.messages, a.message())
 	return p.keep()
+}
+
+// answerOnce asks for an answer, which Ctrl-C breaks off.
+func (p *conversation) answerOnce() (*answer, error) {
+	a := &answer{output: p.output()}
+	ctx, stop := p.prompter.interruptible()
+	defer stop()
+	r, err := p.fit(ctx)
+	if err == nil {
+		a.parser, a.ids = r.parser, r.ids
+		err = a.write(ctx, r.tokens(ctx, a.session))
+	} else if err = a.explain(err); ctx.Err() != nil {
+		err = failure{status: statusInterrupted}
+	}
+	return a, err
 }
 
 // keep saves the chat for /load last, so nothing is lost.
@@ -227,6 +242,16 @@ type savedMessage struct {
 	Reasoning string     `json:"reasoning,omitempty"`
 	Content   string     `json:"content"`
 	Images    [][]byte   `json:"images,omitempty"`
+
+	Calls []savedCall `json:"tool_calls,omitempty"`   // of the assistant
+	ID    string      `json:"tool_call_id,omitempty"` // of the call with this result
+	Name  string      `json:"name,omitempty"`         // of its tool
+}
+
+type savedCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
 }
 
 // maxChat bounds a conversation's file, in bytes. Pictures are in the file.
@@ -280,12 +305,24 @@ func readChat(path string) (*savedChat, error) {
 	if err := d.Decode(&c); err != nil || c.Version != 1 || d.More() {
 		return nil, fmt.Errorf("%s is no saved conversation", path)
 	}
+	want, open := karat.RoleUser, []savedCall(nil)
 	for i, m := range c.Messages {
-		want := []karat.Role{karat.RoleUser, karat.RoleAssistant}[i%2]
-		if m.Role != want {
-			return nil, fmt.Errorf("%s: message %d is of %q, want %q: the user and the assistant speak in turn", path,
-				i, m.Role, want)
+		if m.Role != want || want == karat.RoleTool && m.ID != open[0].ID {
+			return nil, fmt.Errorf("%s: message %d is of %q, want %q: the user and the assistant speak in turn, and "+
+				"each call has its result", path, i, m.Role, want)
 		}
+		switch want = karat.RoleAssistant; m.Role {
+		case karat.RoleAssistant:
+			open, want = m.Calls, karat.RoleUser
+		case karat.RoleTool:
+			open = open[1:]
+		}
+		if len(open) > 0 {
+			want = karat.RoleTool
+		}
+	}
+	if want == karat.RoleTool {
+		return nil, fmt.Errorf("%s: the result of the call %q is missing", path, open[0].ID)
 	}
 	return &c, nil
 }
@@ -301,9 +338,19 @@ func (p *conversation) file() *savedChat {
 				s.Reasoning += string(x)
 			case karat.Image:
 				s.Images = append(s.Images, x.Data)
+			case karat.ToolCall:
+				s.Calls = append(s.Calls, savedCall{x.ID, x.Name, x.Arguments})
+			case karat.ToolResult:
+				r := savedMessage{Role: m.Role, ID: x.ID, Name: x.Name, Content: x.Content}
+				for _, i := range x.Images {
+					r.Images = append(r.Images, i.Data)
+				}
+				c.Messages = append(c.Messages, r)
 			}
 		}
-		c.Messages = append(c.Messages, s)
+		if m.Role != karat.RoleTool {
+			c.Messages = append(c.Messages, s)
+		}
 	}
 	return c
 }
@@ -369,10 +416,25 @@ func (p *conversation) load(name string) error {
 		if m.Reasoning != "" {
 			parts = append(parts, karat.Reasoning(m.Reasoning))
 		}
+		var images []karat.Image
 		for _, data := range m.Images {
-			parts = append(parts, karat.Image{Data: data})
+			images = append(images, karat.Image{Data: data})
 		}
-		p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: append(parts, karat.Text(m.Content))})
+		if m.Role == karat.RoleTool {
+			parts = append(parts, karat.ToolResult{ID: m.ID, Name: m.Name, Content: m.Content, Images: images})
+			p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: parts})
+			continue
+		}
+		for _, i := range images {
+			parts = append(parts, i)
+		}
+		if parts = append(parts, karat.Text(m.Content)); m.Calls != nil && m.Content == "" {
+			parts = parts[:len(parts)-1]
+		}
+		for _, k := range m.Calls {
+			parts = append(parts, karat.ToolCall{ID: k.ID, Name: k.Name, Arguments: k.Arguments})
+		}
+		p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: parts})
 	}
 	from := ""
 	if c.Model != p.modelName() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/hub"
+	"github.com/karat-run/karat/mcp"
 	"github.com/spf13/cobra"
 )
 
@@ -30,6 +31,7 @@ type runFlags struct {
 	grammar  grammarFlags
 	engine   engineFlags
 	receipt  receiptFlags
+	tools    toolFlags
 
 	verbose, plain, keepAll, noHistory bool
 }
@@ -55,6 +57,7 @@ func newRunCommand() *cobra.Command {
 	_ = c.Flags().MarkHidden("parallel") // a run has a single request
 	c.flags("json", &f.json, "logprobs", &f.logprobs)
 	f.receipt.add(c)
+	f.tools.add(c)
 	f.engine.add(c, karat.Fast)
 	return c.Command
 }
@@ -74,6 +77,8 @@ func (f *runFlags) options(changed func(flag string) bool) (o karat.Options, g k
 		return o, g, usagef("--think, --no-think: give one of them")
 	case f.receipt.check() != nil:
 		return o, g, f.receipt.check()
+	case f.tools.check(f.json, f.receipt.out != "") != nil:
+		return o, g, f.tools.check(f.json, f.receipt.out != "")
 	case slices.Contains(f.stop, ""):
 		return o, g, usagef("--stop: the text is empty")
 	}
@@ -113,13 +118,14 @@ func (f *runFlags) run(x *call) error {
 	if !ok && len(f.images) > 0 {
 		return usagef("--image needs a prompt; in a chat /image shows a picture")
 	}
+	servers := must(f.tools.read())
 	path := must(x.find()) // a download, once there is a prompt
 	if g.Grammar != nil && len(g.Grammar.Ignored()) > 0 {
 		x.say("warning: the answer is not held to these unknown formats: %s",
 			oneLine(strings.Join(g.Grammar.Ignored(), ", ")))
 	}
 	f.chat.imply()
-	f.chat.chat = f.chat.chat || !ok
+	f.chat.chat = f.chat.chat || !ok || servers != nil
 	if !ok && f.receipt.out != "" {
 		return usagef("--receipt needs a prompt")
 	}
@@ -134,6 +140,10 @@ func (f *runFlags) run(x *call) error {
 	t := &talk{flags: f, call: x, options: o, g: g}
 	t.use(m)
 	defer func() { t.close() }()
+	if servers != nil {
+		throw(t.start(servers))
+		defer t.tools.Close()
+	}
 	if !ok {
 		throw(t.describe(x.ctx, "Hello")) // now, and not after the user has written something
 		x.stop()                          // converse listens itself
@@ -141,15 +151,21 @@ func (f *runFlags) run(x *call) error {
 		return t.converse()
 	}
 	t.hintSampling("--temp 0.8")
-	a := answer{output: t.output()}
-	tokens, err := t.tokens(x.ctx, prompt, &a)
-	if err != nil {
-		tokens = func(yield func(karat.Token, error) bool) { yield(karat.Token{}, err) }
+	messages := f.chat.messages(prompt)
+	for turn := 1; ; turn++ {
+		a := answer{output: t.output()}
+		tokens, err := t.answer(x.ctx, prompt, messages, &a)
+		if err != nil {
+			tokens = func(yield func(karat.Token, error) bool) { yield(karat.Token{}, err) }
+		}
+		if throw(a.write(x.ctx, tokens)); t.g.Receipt != nil {
+			return f.receipt.write(t.g.Receipt)
+		}
+		if a.calls == nil {
+			return nil
+		}
+		messages = append(messages, must(t.callTools(x.ctx, &a, turn))...)
 	}
-	if throw(a.write(x.ctx, tokens)); t.g.Receipt != nil {
-		return f.receipt.write(t.g.Receipt)
-	}
-	return nil
 }
 
 // talk is a conversation's model with its session.
@@ -160,6 +176,10 @@ type talk struct {
 	g       karat.GenerateOptions
 	model   *karat.Model
 	session *karat.Session
+	tools   *mcp.Tools // nil for none
+	calls   int        // of tools so far
+
+	ask func(ctx context.Context) (string, error) // reads the user's answer to a question
 }
 
 // use makes m the model of the conversation, in place of another.
@@ -185,6 +205,9 @@ func (t *talk) output() output {
 		o.template = f.chat.source()
 	}
 	t.g.Sampling = &o.sampling
+	if t.tools != nil {
+		t.g.Tools = t.tools.List()
+	}
 	t.g.MaxTokens = f.max
 	if f.max == 0 {
 		t.g.MaxTokens, o.cut = -1, true
@@ -215,8 +238,9 @@ func (t *talk) hintSampling(how string) {
 	}
 }
 
-// tokens returns the tokens after a prompt, whose ids a says in JSON.
-func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[karat.Token, error], error) {
+// answer returns the tokens after a prompt, or after messages in a chat. a says its ids in JSON.
+func (t *talk) answer(ctx context.Context, prompt string, messages []karat.Message, a *answer) (
+	iter.Seq2[karat.Token, error], error) {
 	f := t.flags
 	if f.receipt.out != "" {
 		t.g.Receipt = t.model.NewReceipt()
@@ -229,7 +253,7 @@ func (t *talk) tokens(ctx context.Context, prompt string, a *answer) (iter.Seq2[
 			return nil, err
 		}
 		var err error
-		r, err = f.chat.request(ctx, t.model, f.chat.messages(prompt), g, f.grammar.turn)
+		r, err = f.chat.request(ctx, t.model, messages, g, f.grammar.turn)
 		if err != nil {
 			return nil, err
 		}
