@@ -9,13 +9,14 @@ import (
 	"github.com/karat-run/karat"
 )
 
-// MaxTurns is how often a model may call tools before its answer.
+// MaxTurns bounds the turns with calls before an answer.
 const MaxTurns = 25
 
-// ChatParts answers a conversation like Session.ChatParts, with the tools beside those of o, and calls what the model
-// calls until it has an answer. Results come as parts, too. The messages of each finished turn are added to talk. A call
-// of one of o's own tools ends the parts, with the call's turn in talk.
-func (t *Tools) ChatParts(ctx context.Context, s *karat.Session, talk *[]karat.Message, o karat.GenerateOptions) iter.Seq2[karat.Part, error] {
+// ChatParts answers a conversation like Session.ChatParts, with the servers' tools after the tools of o, and calls the
+// servers' tools until the model gives an answer. Results are parts as well. ChatParts adds the messages of each finished
+// turn to talk. A call of a tool of o ends the parts, with the call's turn in talk.
+func (t *Tools) ChatParts(ctx context.Context, s *karat.Session, talk *[]karat.Message, o karat.GenerateOptions) (
+	parts iter.Seq2[karat.Part, error]) {
 	return func(yield func(karat.Part, error) bool) {
 		own := len(o.Tools)
 		o.Tools = append(slices.Clone(o.Tools), t.List()...)

@@ -1,15 +1,15 @@
-// Package mcp lets a model call the tools of servers of the Model Context Protocol: programs that Start runs, and that
-// Close ends. Each call needs consent.
+// Package mcp lets a model call the tools of servers of the Model Context Protocol. Start runs the servers' programs, and
+// Close ends the programs. Each call needs consent.
 //
 //	servers, err := mcp.ReadConfig(file)
 //	t, err := mcp.Start(ctx, servers, mcp.Options{Allow: []string{"files/read"}})
 //	defer t.Close()
 //	for part, err := range t.ChatParts(ctx, session, &talk, karat.GenerateOptions{}) { ... }
 //
-// A server is not trusted. One that does not answer in time, ends, sends too much or breaks the protocol is an error
-// with its name, and no longer runs.
+// No server is trusted. A server without an answer in time, a server that ends, sends too much or breaks the protocol is
+// an error with the server's name, and no longer runs.
 //
-// Files: mcp.go (configuration), tools.go (names, consent, calls), chat.go (the loop), process.go (a server's program).
+// Files: chat.go (the loop), tools.go (names, consent, calls), process.go (a server's program), mcp.go (configuration).
 package mcp
 
 import (
@@ -29,8 +29,8 @@ type Server struct {
 	Command string // looked up in PATH
 	Args    []string
 	Env     map[string]string // beside PATH, HOME and the like: other variables are not handed on
-	Dir     string            // working folder; "" is this program's
-	Timeout time.Duration     // for its start and for each call; 0 is DefaultTimeout
+	Dir     string            // working folder; "" is the caller's
+	Timeout time.Duration     // for the start and for each call; 0 is DefaultTimeout
 }
 
 // DefaultTimeout is the time for a server's start, and for each call.
@@ -40,8 +40,8 @@ const DefaultTimeout = time.Minute
 const maxConfig = 1 << 20
 
 // ReadConfig reads servers in the form of Claude Desktop, Cursor and Cline, {"mcpServers": {NAME: {"command", "args",
-// "env"}}}, or of VS Code, with "servers". It sorts them by name. "disabled" leaves a server out, "timeout" is in
-// seconds, and "cwd" is the working folder. Consent that the file gives, such as "alwaysAllow", has no effect.
+// "env"}}}, or of VS Code, with "servers". The result is sorted by name. "disabled" leaves a server out, "timeout" is
+// in seconds, and "cwd" is the working folder. Consent within the file, as by "alwaysAllow", has no effect.
 func ReadConfig(r io.Reader) ([]Server, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxConfig+1))
 	if err != nil {

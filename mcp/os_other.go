@@ -6,5 +6,5 @@ import "os/exec"
 
 func own(*exec.Cmd) {}
 
-// end ends a program.
+// end kills a program.
 func end(c *exec.Cmd) { _ = c.Process.Kill() }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// own has a program begin a group of its own, which Ctrl-C at the terminal does not reach.
+// own has a program begin a new group, out of reach of Ctrl-C at the terminal.
 func own(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// end ends a program and what it started.
+// end kills a program with all programs of the group.
 func end(c *exec.Cmd) { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }

@@ -20,7 +20,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of what a server may send, in bytes: a message, and all between two calls' answers.
+// Bounds of a server's output, in bytes: a message, and all messages between two calls.
 const (
 	maxMessage = 16 << 20
 	maxBetween = 64 << 20
@@ -29,7 +29,7 @@ const (
 // patience is the time for a server's program to end by itself.
 const patience = 2 * time.Second
 
-// process is a server's program with its connection.
+// process is a server's program with the connection.
 type process struct {
 	Server
 	cmd     *exec.Cmd
@@ -39,12 +39,12 @@ type process struct {
 	session *sdk.ClientSession
 
 	ended chan struct{} // closed when the program has ended
-	kill  func()        // ends the program and its children at once
+	kill  func()        // ends the program and the program's children at once
 	mu    sync.Mutex
 	why   error // the first cause of the end; nil while the server is good
 }
 
-// handed are the variables of this program that each server gets, as the protocol's other clients do.
+// handed are the caller's variables in each server's environment, as other clients of the protocol have them.
 var handed = map[bool][]string{
 	false: {"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR"},
 	true: {"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
@@ -68,7 +68,7 @@ func start(ctx context.Context, s Server) (*process, error) {
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, p.error(err)
 	}
-	r, w, err := os.Pipe() // not cmd's: Wait would close it before the last message is read
+	r, w, err := os.Pipe() // not cmd's pipe: Wait would close the pipe before the last message is read
 	if err != nil {
 		return nil, p.error(err)
 	}
@@ -80,7 +80,7 @@ func start(ctx context.Context, s Server) (*process, error) {
 	p.kill = sync.OnceFunc(func() { end(p.cmd) })
 	go func() {
 		err := p.cmd.Wait()
-		p.kill() // its children
+		p.kill() // the children
 		if err == nil {
 			err = errors.New("exit status 0")
 		}
@@ -128,7 +128,7 @@ func (p *process) good() error {
 	return p.why
 }
 
-// within does a request in the server's time. Afterwards the server is good, or it has ended.
+// within does a request in the server's time. Afterwards the server is good or has ended.
 func (p *process) within(ctx context.Context, what string, do func(ctx context.Context) error) error {
 	if err := p.good(); err != nil {
 		return p.error(err)
@@ -137,7 +137,7 @@ func (p *process) within(ctx context.Context, what string, do func(ctx context.C
 	inTime, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	done := make(chan struct{})
-	context.AfterFunc(inTime, func() { // a write to a program that does not read heeds no context
+	context.AfterFunc(inTime, func() { // a write to an idle program heeds no context
 		select {
 		case <-done:
 		case <-time.After(patience):
@@ -157,7 +157,7 @@ func (p *process) within(ctx context.Context, what string, do func(ctx context.C
 		return err
 	case late:
 		err = fmt.Errorf("%s: no answer in %v", what, p.Timeout)
-	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, io.EOF): // the program tells why, if it ends by itself
+	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, io.EOF): // the program's exit tells why
 		select {
 		case <-p.ended:
 		case <-time.After(patience):
@@ -172,7 +172,7 @@ func (p *process) within(ctx context.Context, what string, do func(ctx context.C
 	return p.error(err)
 }
 
-// close ends the program: its input ends, and what still runs after a while is killed.
+// close ends the program's input, and kills the program after a while.
 func (p *process) close() {
 	p.fail(errors.New("it was closed"))
 	_ = p.in.Close()
@@ -232,7 +232,7 @@ func (b *bounded) error() error {
 	return b.over
 }
 
-// tail keeps the last bytes that were written.
+// tail keeps the last written bytes.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

@@ -16,24 +16,24 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of a server's tools: their number, and the bytes of one and of a result's text.
+// Bounds of a server's tools: the number, and the bytes of a tool and of a result's text.
 const (
 	maxTools  = 256
 	maxTool   = 64 << 10
 	maxResult = 256 << 10
 )
 
-// Options say which calls are allowed.
+// Options say how calls get consent.
 type Options struct {
-	Allow []string // calls that need no more consent: SERVER for all its tools, SERVER/TOOL, or * for all
+	Allow []string // calls with consent: SERVER for all tools of a server, SERVER/TOOL, or * for all
 
-	// Consent is asked before each other call, one at a time. Nil refuses.
+	// Consent is asked before each other call, in sequence. Nil refuses.
 	Consent func(ctx context.Context, c Call) (Consent, error)
 
 	Pictures func() bool // reports whether results may have pictures, since the model sees; nil is no
 }
 
-// Call is a call that needs consent. All of it is as the server or the model wrote it: show it with care.
+// Call is a call in need of consent. All fields are texts of the server or of the model: show them with care.
 type Call struct {
 	Server, Tool string
 	Description  string
@@ -47,29 +47,29 @@ type Consent int
 const (
 	Refuse Consent = iota
 	Once
-	Always // also for later calls of this tool
+	Always // also for later calls of the tool
 )
 
-// Tools are the tools of running servers. Several goroutines may call them.
+// Tools are the tools of running servers. Several goroutines may call tools.
 type Tools struct {
 	o       Options
 	servers []*process
 	tools   []tool
 
-	asking  sync.Mutex // one question at a time
+	asking  sync.Mutex // for a single question at a time
 	allowed map[string]bool
 }
 
-// tool is a tool with its name for the model.
+// tool is a tool with a name for the model.
 type tool struct {
 	karat.Tool
 	of   *process
-	name string // the server's name of it
+	name string // by the server
 }
 
 func (t *tool) path() string { return t.of.Name + "/" + t.name }
 
-// Start runs the servers, at the same time, and lists their tools. After an error none runs.
+// Start runs the servers, at the same time, and lists the tools. After an error no server runs.
 func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
 	t := &Tools{o: o, servers: make([]*process, len(servers)), allowed: map[string]bool{}}
 	failed, listed := make([]error, len(servers)), make([][]*sdk.Tool, len(servers))
@@ -99,7 +99,8 @@ func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
 	}
 	for _, a := range o.Allow {
 		if err == nil && !t.knows(a) {
-			err = fmt.Errorf("%q is allowed, and is neither a server nor a tool: there are %s", a, strings.Join(t.Paths(), ", "))
+			err = fmt.Errorf("%q is allowed, and is neither a server nor a tool: there are %s", a,
+				strings.Join(t.Paths(), ", "))
 		}
 		t.allowed[a] = true
 	}
@@ -111,7 +112,7 @@ func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
 	return t, nil
 }
 
-// first returns the error that ended the others.
+// first returns the cause of the other errors.
 func first(all []error) (err error) {
 	for _, e := range all {
 		if e != nil && (err == nil || errors.Is(err, context.Canceled)) {
@@ -169,8 +170,8 @@ func (t *Tools) add(p *process, l *sdk.Tool) error {
 	return p.error(err)
 }
 
-// rename gives the tools names that templates take, and that are a tool's alone: with the server's name where several
-// servers have a tool of a name.
+// rename gives each tool a unique name for chat templates: with the server's name where several servers have a tool of
+// the same name.
 func (t *Tools) rename() {
 	count, taken := map[string]int{}, map[string]bool{}
 	for i := range t.tools {
@@ -206,7 +207,7 @@ func (t *Tools) knows(entry string) bool {
 		slices.ContainsFunc(t.tools, func(k tool) bool { return k.path() == entry })
 }
 
-// Paths returns the tools as Options.Allow names them, in List's order.
+// Paths returns the names of the tools for Options.Allow, in List's order.
 func (t *Tools) Paths() (all []string) {
 	for i := range t.tools {
 		all = append(all, t.tools[i].path())
@@ -214,7 +215,7 @@ func (t *Tools) Paths() (all []string) {
 	return all
 }
 
-// Close ends the servers and what they started. Calls on their way become errors.
+// Close ends the servers and all programs started by servers. Calls on the way become errors.
 func (t *Tools) Close() {
 	var all sync.WaitGroup
 	for _, p := range t.servers {
@@ -236,8 +237,8 @@ func (t *Tools) List() (all []karat.Tool) {
 // refused is the result of a call without consent.
 const refused = "error: the user has refused this call"
 
-// Call asks for consent, calls a tool and returns its result. What went wrong within the tool, or a refusal, is a result
-// for the model to read. An error means that the call is not answered: the server failed, or ctx has ended.
+// Call asks for consent, calls a tool and returns the result. A failure within the tool, or a refusal, is a result for
+// the model to read. An error is a call without an answer: the server failed, or ctx has ended.
 func (t *Tools) Call(ctx context.Context, c karat.ToolCall) (karat.ToolResult, error) {
 	r := karat.ToolResult{ID: c.ID, Name: c.Name}
 	i := slices.IndexFunc(t.tools, func(k tool) bool { return k.Name == c.Name })
@@ -294,7 +295,7 @@ func (t *Tools) consent(ctx context.Context, k *tool, arguments json.RawMessage)
 	return answer != Refuse, err
 }
 
-// read makes a server's result one for the model.
+// read makes a server's result a result for the model.
 func (t *Tools) read(r *karat.ToolResult, from *sdk.CallToolResult) {
 	var parts []string
 	for _, c := range from.Content {

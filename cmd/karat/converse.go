@@ -128,10 +128,10 @@ func (p *conversation) say(text string) error {
 	before := p.messages[:len(p.messages):len(p.messages)]
 	said := karat.Message{Role: karat.RoleUser, Parts: append(p.images[:len(p.images):len(p.images)], karat.Text(text))}
 	p.messages, p.images = append(before, said), nil
-	a, err := p.answerOnce()
+	a, err := answerOnce(p)
 	for turn := 1; err == nil && a.calls != nil; turn++ {
 		var said []karat.Message
-		if said, err = p.callInChat(a, turn); err != nil {
+		if said, err = callInChat(p, a, turn); err != nil {
 			p.said = p.undo.takeBack()
 			if f := (failure{}); !errors.As(err, &f) && !errors.Is(err, context.Canceled) {
 				fmt.Fprintln(p.log, "karat:", err)
@@ -139,7 +139,7 @@ func (p *conversation) say(text string) error {
 			return p.tell("the message is forgotten")
 		}
 		p.messages = append(p.messages, said...)
-		a, err = p.answerOnce()
+		a, err = answerOnce(p)
 	}
 	var f failure
 	var full contextFull
@@ -174,8 +174,8 @@ func (p *conversation) say(text string) error {
 	return p.keep()
 }
 
-// answerOnce asks for an answer, which Ctrl-C breaks off.
-func (p *conversation) answerOnce() (*answer, error) {
+// answerOnce asks for an answer. Ctrl-C breaks the answer off.
+func answerOnce(p *conversation) (*answer, error) {
 	a := &answer{output: p.output()}
 	ctx, stop := p.prompter.interruptible()
 	defer stop()

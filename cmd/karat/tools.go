@@ -23,7 +23,7 @@ func (f *toolFlags) add(c *command) {
 	c.flags("mcp", file(&f.config), "mcp-allow", &f.allow, "yes", &f.yes)
 }
 
-// check checks the flags beside those of the answer's form.
+// check checks the flags beside others.
 func (f *toolFlags) check(json, receipt bool) error {
 	switch {
 	case f.config == "" && (f.allow != nil || f.yes):
@@ -72,7 +72,7 @@ func (t *talk) start(servers []mcp.Server) (err error) {
 	return nil
 }
 
-// shown is an error whose text is another program's.
+// shown is an error with a text of another program.
 type shown struct{ error }
 
 func (s shown) Error() string { return oneLine(s.error.Error()) }
@@ -80,7 +80,7 @@ func (s shown) Unwrap() error { return s.error }
 
 const consentQuestion = "karat: may it? [y]es, [a]lways, [N]o: "
 
-// begin returns a text, or the beginning of a long one.
+// begin returns a text, or the beginning of a long text.
 func begin(s string) string {
 	if len(s) <= 2000 {
 		return s
@@ -113,7 +113,7 @@ func (t *talk) consent(ctx context.Context, c mcp.Call) (mcp.Consent, error) {
 	return mcp.Refuse, nil
 }
 
-// callTools calls the tools of an answer, and returns its message and the results.
+// callTools calls the tools of an answer, and returns the answer's message and the results.
 func (t *talk) callTools(ctx context.Context, a *answer, turn int) ([]karat.Message, error) {
 	if turn == mcp.MaxTurns {
 		return nil, fmt.Errorf("the model called tools %d times without an answer", turn)
@@ -121,7 +121,8 @@ func (t *talk) callTools(ctx context.Context, a *answer, turn int) ([]karat.Mess
 	said, results := a.message(), karat.Message{Role: karat.RoleTool}
 	for _, c := range a.calls {
 		t.calls++
-		call := karat.ToolCall{ID: fmt.Sprintf("call%05d", t.calls), Name: c.Name, Arguments: json.RawMessage(c.Arguments)}
+		call := karat.ToolCall{ID: fmt.Sprintf("call%05d", t.calls), Name: c.Name,
+			Arguments: json.RawMessage(c.Arguments)}
 		r, err := t.tools.Call(ctx, call)
 		if f := (failure{}); errors.As(err, &f) {
 			return nil, err
@@ -136,8 +137,8 @@ func (t *talk) callTools(ctx context.Context, a *answer, turn int) ([]karat.Mess
 	return []karat.Message{said, results}, nil
 }
 
-// callInChat calls the tools of an answer, which Ctrl-C breaks off.
-func (p *conversation) callInChat(a *answer, turn int) ([]karat.Message, error) {
+// callInChat calls the tools of an answer. Ctrl-C breaks them off.
+func callInChat(p *conversation, a *answer, turn int) ([]karat.Message, error) {
 	p.ask = func(context.Context) (string, error) { return p.prompter.next(consentQuestion) }
 	ctx, stop := p.prompter.interruptible()
 	defer stop()

@@ -8,8 +8,8 @@ import (
 	"github.com/philippgille/chromem-go"
 )
 
-// New returns a collection's function over m, which the caller closes. For queries of a model with prompts of two kinds,
-// give QueryEmbedding a vector of another function, with the query's prompt.
+// New returns a collection's function over m. The caller closes m. A model with a prompt for queries needs a second
+// function, whose vectors QueryEmbedding takes.
 func New(m *karat.Model, o karat.EmbedOptions) chromem.EmbeddingFunc {
 	return func(ctx context.Context, text string) ([]float32, error) {
 		vectors, err := m.Embed(ctx, []string{text}, o)

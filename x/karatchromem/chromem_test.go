@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/x/internal/try"
+	"github.com/karat-run/karat/internal/dev/talker"
 	"github.com/karat-run/karat/x/karatchromem"
 	"github.com/philippgille/chromem-go"
 )
 
 func Example() {
 	ctx := context.Background()
-	m, err := karat.Load(ctx, try.Demo(), karat.Options{})
+	m, err := karat.Load(ctx, talker.Demo(), karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func Example() {
 
 // TestErrors: a text without a vector and a cancelled context are errors of the collection.
 func TestErrors(t *testing.T) {
-	m, err := karat.Load(t.Context(), try.Demo(), karat.Options{})
+	m, err := karat.Load(t.Context(), talker.Demo(), karat.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

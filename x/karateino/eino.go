@@ -1,5 +1,5 @@
-// Package karateino makes a model of Karat a component of Eino: a chat model that calls tools, and an embedder, in the
-// program itself.
+// Package karateino makes a model of Karat a component of Eino: a chat model with tools, and an embedder, within the
+// program.
 package karateino
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/karat-run/karat/x/internal/turn"
 )
 
-// ChatModel is a model.ToolCallingChatModel. Several goroutines may use it.
+// ChatModel is a model.ToolCallingChatModel. Several goroutines may use a ChatModel.
 type ChatModel struct {
 	m     *karat.Model
 	o     karat.GenerateOptions
@@ -25,7 +25,7 @@ type ChatModel struct {
 
 var _ model.ToolCallingChatModel = (*ChatModel)(nil)
 
-// NewChatModel returns a chat model over m, which the caller closes. Options of a call replace those of o.
+// NewChatModel returns a chat model over m. The caller closes m. Options of a call replace o's.
 func NewChatModel(m *karat.Model, o karat.GenerateOptions) *ChatModel { return &ChatModel{m: m, o: o} }
 
 // GetType names the component in Eino's callbacks.
@@ -42,7 +42,8 @@ func (c *ChatModel) WithTools(tools []*schema.ToolInfo) (model.ToolCallingChatMo
 }
 
 // Generate returns a whole answer.
-func (c *ChatModel) Generate(ctx context.Context, input []*schema.Message, opts ...model.Option) (*schema.Message, error) {
+func (c *ChatModel) Generate(ctx context.Context, input []*schema.Message, opts ...model.Option) (
+	*schema.Message, error) {
 	r, err := c.request(input, opts)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (c *ChatModel) Generate(ctx context.Context, input []*schema.Message, opts 
 	return said, nil
 }
 
-// Stream returns an answer in pieces. The last one has the counts. Closing the stream ends the answer.
+// Stream returns an answer in pieces. The last piece has the counts. Closing the stream ends the answer.
 func (c *ChatModel) Stream(ctx context.Context, input []*schema.Message, opts ...model.Option) (
 	*schema.StreamReader[*schema.Message], error) {
 	r, err := c.request(input, opts)
@@ -198,7 +199,7 @@ func messageOf(m *schema.Message) (said karat.Message, err error) {
 	return said, nil
 }
 
-// add adds a part to a message. A call is the call-th one of the answer.
+// add adds a part to a message. A call has the index call in the answer.
 func add(said *schema.Message, p karat.Part, call int) {
 	switch p := p.(type) {
 	case karat.Text:
@@ -232,7 +233,7 @@ type Embedder struct {
 
 var _ embedding.Embedder = (*Embedder)(nil)
 
-// NewEmbedder returns an embedder over m, which the caller closes.
+// NewEmbedder returns an embedder over m. The caller closes m.
 func NewEmbedder(m *karat.Model, o karat.EmbedOptions) *Embedder { return &Embedder{m, o} }
 
 // GetType names the component in Eino's callbacks.

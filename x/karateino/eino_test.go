@@ -15,13 +15,13 @@ import (
 	"github.com/cloudwego/eino/flow/agent/react"
 	"github.com/cloudwego/eino/schema"
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/x/internal/try"
+	"github.com/karat-run/karat/internal/dev/talker"
 	"github.com/karat-run/karat/x/karateino"
 )
 
 func Example() {
 	ctx := context.Background()
-	m, err := karat.Load(ctx, try.Demo(), karat.Options{})
+	m, err := karat.Load(ctx, talker.Demo(), karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +57,7 @@ var weather = []*schema.ToolInfo{{Name: "weather", Desc: "Tells the weather of a
 	map[string]*schema.ParameterInfo{"city": {Type: schema.String, Required: true, Enum: []string{"Oslo"}}})}}
 
 func parrot(t *testing.T, text string) *karat.Model {
-	m, err := try.Parrot(t.Context(), text)
+	m, err := talker.Parrot(t.Context(), text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (forecast) InvokableRun(_ context.Context, arguments string, _ ...tool.Opti
 
 // TestAgent: Eino's own agent sees the model's call and calls the tool.
 func TestAgent(t *testing.T) {
-	caller, teller := karateino.NewChatModel(parrot(t, try.Call), karat.GenerateOptions{}), karateino.NewChatModel(parrot(t, try.Told), karat.GenerateOptions{})
+	caller, teller := karateino.NewChatModel(parrot(t, talker.Call), karat.GenerateOptions{}), karateino.NewChatModel(parrot(t, talker.Told), karat.GenerateOptions{})
 	agent, err := react.NewAgent(t.Context(), &react.AgentConfig{ToolCallingModel: &pair{first: caller, then: teller},
 		ToolsConfig: compose.ToolsNodeConfig{Tools: []tool.BaseTool{forecast{}}}})
 	if err != nil {
@@ -122,7 +122,7 @@ func (p *pair) WithTools(tools []*schema.ToolInfo) (model.ToolCallingChatModel, 
 // TestCalls: pieces of a stream add up to the whole answer, and a required call comes from a model that would not call.
 func TestCalls(t *testing.T) {
 	talk := []*schema.Message{schema.SystemMessage("Be brief."), schema.UserMessage("How is the weather in Oslo?")}
-	with, err := karateino.NewChatModel(parrot(t, try.Call), karat.GenerateOptions{}).WithTools(weather)
+	with, err := karateino.NewChatModel(parrot(t, talker.Call), karat.GenerateOptions{}).WithTools(weather)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("the answer is %+v", m)
 		}
 	}
-	teller := karateino.NewChatModel(parrot(t, try.Told), karat.GenerateOptions{})
+	teller := karateino.NewChatModel(parrot(t, talker.Told), karat.GenerateOptions{})
 	forced, err := teller.Generate(t.Context(), talk, model.WithTools(weather), model.WithToolChoice(schema.ToolChoiceForced, "weather"))
 	if err != nil || len(forced.ToolCalls) != 1 || forced.ToolCalls[0].Function.Arguments != `{"city":"Oslo"}` {
 		t.Errorf("forced: %+v, %v", forced, err)
@@ -162,7 +162,7 @@ func TestCalls(t *testing.T) {
 
 // TestCancel: a context and a closed stream end an endless answer.
 func TestCancel(t *testing.T) {
-	m := parrot(t, try.Endless)
+	m := parrot(t, talker.Endless)
 	chat := karateino.NewChatModel(m, karat.GenerateOptions{MaxTokens: -1})
 	talk := []*schema.Message{schema.UserMessage("Go")}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -192,7 +192,7 @@ func TestCancel(t *testing.T) {
 
 // TestErrors: what is not taken is an error with its place.
 func TestErrors(t *testing.T) {
-	chat := karateino.NewChatModel(parrot(t, try.Told), karat.GenerateOptions{})
+	chat := karateino.NewChatModel(parrot(t, talker.Told), karat.GenerateOptions{})
 	far := "https://localhost/a.png"
 	user := schema.UserMessage("a")
 	for want, ask := range map[string]func() (*schema.Message, error){

@@ -18,20 +18,20 @@ import (
 	"github.com/karat-run/karat/x/internal/turn"
 )
 
-// Plugin offers models as karat/NAME. The program closes them.
+// Plugin offers models as karat/NAME. The program closes the models.
 type Plugin struct {
 	Models    map[string]*karat.Model
 	Embedders map[string]Embedder
-	Options   karat.GenerateOptions // of each request; a request's Config replaces them
+	Options   karat.GenerateOptions // of each request, before the request's Config
 }
 
-// Embedder is a model that makes vectors, and the way.
+// Embedder is a model for vectors, and the way.
 type Embedder struct {
 	Model   *karat.Model
 	Options karat.EmbedOptions
 }
 
-// Config is a request's configuration. ai.GenerationCommonConfig and a map with these keys are others. Unset fields are
+// Config is a request's configuration, as are ai.GenerationCommonConfig and a map with the same keys. Unset fields are
 // the plugin's, and then the model's.
 type Config struct {
 	MaxOutputTokens *int     `json:"maxOutputTokens,omitempty"`
@@ -52,8 +52,8 @@ func (p *Plugin) Init(context.Context) (actions []api.Action) {
 	for _, name := range slices.Sorted(maps.Keys(p.Models)) {
 		m := p.Models[name]
 		o := &ai.ModelOptions{Label: "Karat - " + name, ConfigSchema: core.InferSchemaMap(Config{}),
-			Supports: &ai.ModelSupports{Multiturn: true, SystemRole: true, Tools: true, ToolChoice: true, Media: m.Sees(),
-				Constrained: ai.ConstrainedSupportNoTools}}
+			Supports: &ai.ModelSupports{Multiturn: true, SystemRole: true, Tools: true, ToolChoice: true,
+				Media: m.Sees(), Constrained: ai.ConstrainedSupportNoTools}}
 		actions = append(actions, ai.NewModel(api.NewName(p.Name(), name), o,
 			func(ctx context.Context, r *ai.ModelRequest, see ai.ModelStreamCallback) (*ai.ModelResponse, error) {
 				return p.generate(ctx, m, r, see)
@@ -143,7 +143,7 @@ func (p *Plugin) generate(ctx context.Context, m *karat.Model, r *ai.ModelReques
 		TotalTokens: a.PromptTokens + a.GeneratedTokens}}, nil
 }
 
-// config reads a configuration of any type by its JSON.
+// config reads a configuration of any type by way of JSON.
 func config(from, to any) error {
 	b, err := json.Marshal(from)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/firebase/genkit/go/ai"
 	"github.com/firebase/genkit/go/genkit"
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/x/internal/try"
+	"github.com/karat-run/karat/internal/dev/talker"
 	"github.com/karat-run/karat/x/karatgenkit"
 )
 
 func Example() {
 	ctx := context.Background()
-	m, err := karat.Load(ctx, try.Demo(), karat.Options{})
+	m, err := karat.Load(ctx, talker.Demo(), karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func Example() {
 func kit(t *testing.T, texts map[string]string) *genkit.Genkit {
 	p := &karatgenkit.Plugin{Models: map[string]*karat.Model{}, Embedders: map[string]karatgenkit.Embedder{}}
 	for name, text := range texts {
-		m, err := try.Parrot(t.Context(), text)
+		m, err := talker.Parrot(t.Context(), text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ type city struct {
 
 // TestTools: Genkit calls the tool that the model calls, and gives the result back. The parts of a stream add up.
 func TestTools(t *testing.T) {
-	g := kit(t, map[string]string{"caller": try.Call, "teller": try.Told})
+	g := kit(t, map[string]string{"caller": talker.Call, "teller": talker.Told})
 	asked := 0
 	tool := genkit.DefineTool(g, "weather", "Tells the weather of a city.", func(_ *ai.ToolContext, in city) (string, error) {
 		asked++
@@ -102,7 +102,7 @@ func TestTools(t *testing.T) {
 
 // TestEnds: a context and a callback's error end an endless answer, and a limit cuts it.
 func TestEnds(t *testing.T) {
-	g := kit(t, map[string]string{"endless": try.Endless})
+	g := kit(t, map[string]string{"endless": talker.Endless})
 	ctx, cancel := context.WithCancel(t.Context())
 	enough := errors.New("enough")
 	for want, see := range map[error]func() error{context.Canceled: func() error { cancel(); return nil }, enough: func() error { return enough }} {
@@ -123,7 +123,7 @@ func TestEnds(t *testing.T) {
 
 // TestRefused: what is not taken is an error.
 func TestRefused(t *testing.T) {
-	g := kit(t, map[string]string{"teller": try.Told})
+	g := kit(t, map[string]string{"teller": talker.Told})
 	for want, o := range map[string]ai.GenerateOption{
 		"not allowed": ai.WithConfig(map[string]any{"temprature": 1}), "does not support media": ai.WithMessages(ai.NewUserMessage(ai.NewMediaPart("image/png", "https://localhost/a.png"))),
 		"does not support version": ai.WithConfig(&ai.GenerationCommonConfig{Version: "2"})} {

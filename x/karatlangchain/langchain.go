@@ -1,5 +1,5 @@
-// Package karatlangchain makes a model of Karat one of LangChain Go's, in the program itself: an llms.Model that calls
-// tools, and an embeddings.Embedder.
+// Package karatlangchain makes a model of Karat a model of LangChain Go, within the program: an llms.Model with tools,
+// and an embeddings.Embedder.
 package karatlangchain
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/tmc/langchaingo/llms"
 )
 
-// LLM is an llms.Model. Several goroutines may use it.
+// LLM is an llms.Model. Several goroutines may use an LLM.
 type LLM struct {
 	m *karat.Model
 	o karat.GenerateOptions
@@ -22,7 +22,7 @@ type LLM struct {
 
 var _ llms.Model = (*LLM)(nil)
 
-// New returns a model over m, which the caller closes. Options of a call replace those of o.
+// New returns a model over m. The caller closes m. Options of a call replace o's.
 func New(m *karat.Model, o karat.GenerateOptions) *LLM { return &LLM{m, o} }
 
 // Call answers a text.
@@ -82,7 +82,7 @@ func (l *LLM) GenerateContent(ctx context.Context, messages []llms.MessageConten
 	return &llms.ContentResponse{Choices: []*llms.ContentChoice{c}}, nil
 }
 
-// request translates a call. What an option leaves as it was is Karat's.
+// request translates a call. Karat's value stays where no option sets a field.
 func (l *LLM) request(messages []llms.MessageContent, options []llms.CallOption) (r turn.Request, o llms.CallOptions,
 	err error) {
 	const unset = math.MinInt
@@ -207,7 +207,7 @@ func messageOf(m llms.MessageContent) (said karat.Message, err error) {
 	return said, nil
 }
 
-// Embedder is an embeddings.Embedder, with a prompt for queries and one for documents where the model has them.
+// Embedder is an embeddings.Embedder, with a prompt for queries and another for documents.
 type Embedder struct {
 	m                *karat.Model
 	query, documents karat.EmbedOptions
@@ -215,8 +215,8 @@ type Embedder struct {
 
 var _ embeddings.Embedder = (*Embedder)(nil)
 
-// NewEmbedder returns an embedder over m, which the caller closes. Most models have prompts for the two kinds of texts:
-// EmbedOptions.Prompt names them.
+// NewEmbedder returns an embedder over m. The caller closes m. Most models have a prompt for each kind of text:
+// EmbedOptions.Prompt names the prompt.
 func NewEmbedder(m *karat.Model, query, documents karat.EmbedOptions) *Embedder {
 	return &Embedder{m, query, documents}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/x/internal/try"
+	"github.com/karat-run/karat/internal/dev/talker"
 	"github.com/karat-run/karat/x/karatlangchain"
 	"github.com/tmc/langchaingo/chains"
 	"github.com/tmc/langchaingo/llms"
@@ -19,7 +19,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	m, err := karat.Load(ctx, try.Demo(), karat.Options{})
+	m, err := karat.Load(ctx, talker.Demo(), karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func Example() {
 }
 
 func parrot(t *testing.T, text string) *karat.Model {
-	m, err := try.Parrot(t.Context(), text)
+	m, err := talker.Parrot(t.Context(), text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func parrot(t *testing.T, text string) *karat.Model {
 
 var (
 	talk  = []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, "How is the weather in Oslo?")}
-	tools = llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "weather", Parameters: json.RawMessage(try.Schema)}}})
+	tools = llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "weather", Parameters: json.RawMessage(talker.Schema)}}})
 )
 
 // TestLoop: a call, its result, and the answer after, streamed and whole.
@@ -58,7 +58,7 @@ func TestLoop(t *testing.T) {
 		text += string(piece)
 		return nil
 	})
-	first, err := karatlangchain.New(parrot(t, try.Call), karat.GenerateOptions{}).GenerateContent(t.Context(), talk, tools, stream)
+	first, err := karatlangchain.New(parrot(t, talker.Call), karat.GenerateOptions{}).GenerateContent(t.Context(), talk, tools, stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestLoop(t *testing.T) {
 	call := c.ToolCalls[0]
 	next := append(talk[:1:1], llms.MessageContent{Role: llms.ChatMessageTypeAI, Parts: []llms.ContentPart{llms.TextPart(c.Content), call}},
 		llms.MessageContent{Role: llms.ChatMessageTypeTool, Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "weather", Content: "rain"}}})
-	teller := karatlangchain.New(parrot(t, try.Told), karat.GenerateOptions{})
+	teller := karatlangchain.New(parrot(t, talker.Told), karat.GenerateOptions{})
 	last, err := teller.GenerateContent(t.Context(), next, tools)
 	if err != nil || last.Choices[0].Content != "It rains in Oslo." || last.Choices[0].StopReason != "stop" {
 		t.Errorf("%+v, %v", last, err)
@@ -89,7 +89,7 @@ func TestLoop(t *testing.T) {
 
 // TestEnds: a context and a streaming function's error end an endless answer.
 func TestEnds(t *testing.T) {
-	llm := karatlangchain.New(parrot(t, try.Endless), karat.GenerateOptions{MaxTokens: -1})
+	llm := karatlangchain.New(parrot(t, talker.Endless), karat.GenerateOptions{MaxTokens: -1})
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := llm.GenerateContent(ctx, talk, llms.WithStreamingFunc(func(context.Context, []byte) error {
 		cancel()
@@ -112,7 +112,7 @@ func TestEnds(t *testing.T) {
 
 // TestRefused: what is not kept is an error.
 func TestRefused(t *testing.T) {
-	llm := karatlangchain.New(parrot(t, try.Told), karat.GenerateOptions{})
+	llm := karatlangchain.New(parrot(t, talker.Told), karat.GenerateOptions{})
 	for want, o := range map[string]llms.CallOption{"several candidates": llms.WithN(2), "MinLength": llms.WithMinLength(2), "want auto, none": llms.WithToolChoice("some"),
 		"there is no tool": llms.WithToolChoice(llms.ToolChoice{Function: &llms.FunctionReference{Name: "other"}})} {
 		if _, err := llm.GenerateContent(t.Context(), talk, o); err == nil || !strings.Contains(err.Error(), want) {
@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
 	}
-	if _, err := karatlangchain.NewEmbedder(parrot(t, try.Told), karat.EmbedOptions{}, karat.EmbedOptions{}).EmbedQuery(t.Context(), "a"); err == nil {
+	if _, err := karatlangchain.NewEmbedder(parrot(t, talker.Told), karat.EmbedOptions{}, karat.EmbedOptions{}).EmbedQuery(t.Context(), "a"); err == nil {
 		t.Error("a model without pooling makes vectors")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
+	"github.com/karat-run/karat/internal/dev/talker"
 	"github.com/karat-run/karat/server"
-	"github.com/karat-run/karat/x/internal/try"
 	"github.com/ollama/ollama/api"
 )
 
@@ -31,7 +31,7 @@ func serve(ctx context.Context, name string, m *karat.Model) (*api.Client, func(
 
 func Example() {
 	ctx := context.Background()
-	m, err := karat.Load(ctx, try.Demo(), karat.Options{})
+	m, err := karat.Load(ctx, talker.Demo(), karat.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func Example() {
 // TestClient: calls, forms, the end by a callback and by a context, and errors, as the client understands them.
 func TestClient(t *testing.T) {
 	ask := func(text string, r *api.ChatRequest, see func(api.ChatResponse) error) error {
-		m, err := try.Parrot(t.Context(), text)
+		m, err := talker.Parrot(t.Context(), text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,28 +81,28 @@ func TestClient(t *testing.T) {
 		Required: []string{"city"}, Properties: api.NewToolPropertiesMap()}}}
 	tool.Function.Parameters.Properties.Set("city", api.ToolProperty{Type: api.PropertyType{"string"}})
 	var said api.Message
-	if err := ask(try.Call, &api.ChatRequest{Tools: api.Tools{tool}}, func(p api.ChatResponse) error {
+	if err := ask(talker.Call, &api.ChatRequest{Tools: api.Tools{tool}}, func(p api.ChatResponse) error {
 		said.Content, said.Thinking, said.ToolCalls = said.Content+p.Message.Content, said.Thinking+p.Message.Thinking, append(said.ToolCalls, p.Message.ToolCalls...)
 		return nil
 	}); err != nil || len(said.ToolCalls) != 1 || said.ToolCalls[0].Function.Arguments.String() != `{"city":"Oslo"}` || said.Thinking != "I look." {
 		t.Errorf("the answer is %+v, %v", said, err)
 	}
 	form := ""
-	if err := ask(try.Told, &api.ChatRequest{Format: json.RawMessage(try.Schema)}, func(p api.ChatResponse) error {
+	if err := ask(talker.Told, &api.ChatRequest{Format: json.RawMessage(talker.Schema)}, func(p api.ChatResponse) error {
 		form += p.Message.Content
 		return nil
 	}); err != nil || strings.Join(strings.Fields(form), "") != `{"city":"Oslo"}` {
 		t.Errorf("a form: %q, %v", form, err)
 	}
 	endless := func() *api.ChatRequest { return &api.ChatRequest{Options: map[string]any{"num_predict": -1}} }
-	if err := ask(try.Endless, endless(), func(api.ChatResponse) error { return errCancel }); err != nil && !errors.Is(err, context.Canceled) { // the client says either
+	if err := ask(talker.Endless, endless(), func(api.ChatResponse) error { return errCancel }); err != nil && !errors.Is(err, context.Canceled) { // the client says either
 		t.Errorf("cancelled: %v", err)
 	}
 	enough := errors.New("enough")
-	if err := ask(try.Endless, endless(), func(api.ChatResponse) error { return enough }); !errors.Is(err, enough) {
+	if err := ask(talker.Endless, endless(), func(api.ChatResponse) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("ended: %v", err)
 	}
-	err := ask(try.Told, &api.ChatRequest{Options: map[string]any{"temperature": -1}}, func(api.ChatResponse) error { return nil })
+	err := ask(talker.Told, &api.ChatRequest{Options: map[string]any{"temperature": -1}}, func(api.ChatResponse) error { return nil })
 	if status := (api.StatusError{}); !errors.As(err, &status) || status.StatusCode != 400 || !strings.Contains(err.Error(), "temperature") {
 		t.Errorf("an error: %v", err)
 	}

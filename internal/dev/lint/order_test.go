@@ -71,11 +71,15 @@ var below = map[string]string{
 	"dev/simulate": "",
 	"dev/fleet":    "",
 	"dev/parrot":   "gguf",
+	"dev/talker":   ". dev/parrot",
 	"dev/packed":   "safetensors quant",
 	"dev/serving":  ". server atomicfile",
 
 	"dev/oracle": "", // a module of its own, which the tokenizer's tests run
 
+	"mcp":             ".",
+	"x/internal/turn": ". syntax",
+	"x/*":             "x/internal/turn",
 	"server/otlp":     ". server",
 	"server/kvevents": ".",
 
@@ -91,7 +95,7 @@ var below = map[string]string{
 	"dev/webgen":   "atomicfile dev/webbuild",
 	"web/probe":    ". experiment",
 	"web/wasm":     ". webgpu lab jsasync syntax web/probe",
-	"cmd/*":        ". webgpu server server/otlp server/kvevents hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert bench simd",
+	"cmd/*":        ". mcp webgpu server server/otlp server/kvevents hub hub/local web experiment kvfile eval imatrix autoquant lab lab/* convert bench simd",
 }
 
 // never are the imports that must stay impossible however below grows.

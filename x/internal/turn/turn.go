@@ -1,5 +1,4 @@
-// Package turn asks a model for an answer in the way of the clients beside it: with a choice of tools or a form, in
-// parts as they come and whole at the end.
+// Package turn asks a model for an answer in the way of clients: with a choice of tools or a form, in parts and whole.
 package turn
 
 import (
@@ -26,12 +25,12 @@ type Request struct {
 // Choice says whether an answer calls tools.
 type Choice struct {
 	None     bool     // the answer calls none
-	Required bool     // the answer calls at least one
-	Names    []string // of the tools that may be called; nil is all
+	Required bool     // the answer calls at least a tool
+	Names    []string // of the tools for calls; nil is all
 }
 
-// Ask answers a request. see sees each part as soon as it is certain, and ends the answer by an error, which Ask
-// returns. Beside an error, Ask returns the answer so far.
+// Ask answers a request. see sees each part as soon as certain, and ends the answer by an error. Beside an error, Ask
+// returns the answer so far.
 func Ask(ctx context.Context, m *karat.Model, r Request, see func(karat.Part) error) (karat.Answer, error) {
 	o, err := r.options(ctx, m)
 	if err != nil {
@@ -142,7 +141,8 @@ func Join(parts []karat.Part) (all []karat.Part) {
 func Picture(url string) (karat.Image, error) {
 	head, data, ok := strings.Cut(url, ",")
 	if !ok || !strings.HasPrefix(head, "data:") || !strings.HasSuffix(head, ";base64") {
-		return karat.Image{}, fmt.Errorf("a picture needs a data: URL in base64, and %.40q is none: nothing is fetched", url)
+		return karat.Image{}, fmt.Errorf("a picture needs a data: URL in base64, and %.40q is none: nothing is fetched",
+			url)
 	}
 	b, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
@@ -151,7 +151,7 @@ func Picture(url string) (karat.Image, error) {
 	return karat.Image{Data: b}, nil
 }
 
-// JSON returns a value as JSON, and a text that is no JSON value as it is.
+// JSON returns a value as JSON, and a text unchanged.
 func JSON(v any) (string, error) {
 	if s, is := v.(string); is {
 		return s, nil

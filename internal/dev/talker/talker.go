@@ -1,6 +1,5 @@
-// Package try has the models of the examples and tests beside it: the command's demo model, and models that say one
-// text, whatever they are asked.
-package try
+// Package talker has models for the tests of programs that talk to one: the command's demo, and models that say a text.
+package talker
 
 import (
 	"bytes"
@@ -41,10 +40,12 @@ func Parrot(ctx context.Context, text string, after ...string) (*karat.Model, er
 
 // Texts of parrots: a call, an answer after it, JSON, and a text without end.
 const (
-	Call    = "<think>\nI look.\n</think>\n\nLet me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>"
+	Call = "<think>\nI look.\n</think>\n\nLet me see.\n<tool_call>\n" +
+		`{"name": "weather", "arguments": {"city": "Oslo"}}` + "\n</tool_call>"
 	Told    = "<think>\nSo it is.\n</think>\n\nIt rains in Oslo."
 	Endless = "again and again. "
 )
 
 // Schema is the schema of the arguments of Call.
-const Schema = `{"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"], "additionalProperties": false}`
+const Schema = `{"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"],
+	"additionalProperties": false}`
