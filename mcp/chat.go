@@ -13,8 +13,8 @@ import (
 const MaxTurns = 25
 
 // ChatParts answers a conversation like Session.ChatParts, with the servers' tools after the tools of o, and calls the
-// servers' tools until the model gives an answer. Results are parts as well. ChatParts adds the messages of each finished
-// turn to talk. A call of a tool of o ends the parts, with the call's turn in talk.
+// servers' tools until the model gives an answer. Results are parts as well. ChatParts adds the messages of each
+// finished turn to talk. A call of a tool of o ends the parts, with the call's turn in talk.
 func (t *Tools) ChatParts(ctx context.Context, s *karat.Session, talk *[]karat.Message, o karat.GenerateOptions) (
 	parts iter.Seq2[karat.Part, error]) {
 	return func(yield func(karat.Part, error) bool) {

@@ -1,13 +1,13 @@
-// Package mcp lets a model call the tools of servers of the Model Context Protocol. Start runs the servers' programs, and
-// Close ends the programs. Each call needs consent.
+// Package mcp lets a model call the tools of servers of the Model Context Protocol. Start runs the servers' programs,
+// and Close ends the programs. Each call needs consent.
 //
 //	servers, err := mcp.ReadConfig(file)
 //	t, err := mcp.Start(ctx, servers, mcp.Options{Allow: []string{"files/read"}})
 //	defer t.Close()
 //	for part, err := range t.ChatParts(ctx, session, &talk, karat.GenerateOptions{}) { ... }
 //
-// No server is trusted. A server without an answer in time, a server that ends, sends too much or breaks the protocol is
-// an error with the server's name, and no longer runs.
+// No server is trusted. A server without an answer in time, a server that ends, sends too much or breaks the protocol
+// is an error with the server's name, and no longer runs.
 //
 // Files: chat.go (the loop), tools.go (names, consent, calls), process.go (a server's program), mcp.go (configuration).
 package mcp
