@@ -1,7 +1,7 @@
 // All clients, one after another: node all.mjs, with the server's address in KARAT_URL.
 import { finish } from './checked.mjs';
 
-for (const name of ['openai', 'ai', 'langchain', 'anthropic', 'ollama', 'agents', 'routes', 'lab', 'js']) {
+for (const name of ['openai', 'ai', 'langchain', 'anthropic', 'ollama', 'agents', 'editors', 'routes', 'lab', 'js']) {
   const tests = (await import(`./${name}.mjs`)).default;
   for (const test of tests) {
     await test().catch((e) => {

@@ -2,7 +2,7 @@
 //
 // Files in reading order, commands before the files they use:
 //   - the root: main.go, help.go;
-//   - chats: run.go, converse.go, commands.go, prompter.go, chat.go, answer.go, screen.go;
+//   - chats: run.go, converse.go, commands.go, tools.go, prompter.go, chat.go, answer.go, screen.go;
 //   - servers: serve.go, serve_models.go, web.go;
 //   - the lab: lab.go, mcp.go, record.go, expect.go, diagnose.go, import.go, experiment.go, intervene.go;
 //   - one text: logits.go, stats.go, kv.go, tokenize.go, embed.go, score.go;

@@ -1,4 +1,4 @@
-// Package karatmcp offers models of Karat to clients of the Model Context Protocol, as tools: generate, embed and rerank.
+// Package karatmcp offers models of Karat to clients of the Model Context Protocol, as tools: generate, embed, rerank.
 package karatmcp
 
 import (
@@ -42,7 +42,7 @@ type Answer struct {
 // Texts are the arguments of embed.
 type Texts struct {
 	Texts      []string `json:"texts"`
-	Prompt     *string  `json:"prompt,omitempty" jsonschema:"name of the model's prompt before each text, such as query"`
+	Prompt     *string  `json:"prompt,omitempty" jsonschema:"name of the model's prompt, such as query"`
 	Dimensions int      `json:"dimensions,omitempty" jsonschema:"number of first features to keep"`
 }
 
@@ -80,7 +80,7 @@ func New(m Models) *mcp.Server {
 		mcp.AddTool(s, &mcp.Tool{Name: "embed", Description: "Make a vector of each text."}, m.embed)
 	}
 	if m.Rerank != nil {
-		mcp.AddTool(s, &mcp.Tool{Name: "rerank", Description: "Order documents by how well they answer a query."}, m.rerank)
+		mcp.AddTool(s, &mcp.Tool{Name: "rerank", Description: "Order documents by their answer to a query."}, m.rerank)
 	}
 	return s
 }

@@ -85,6 +85,7 @@ func dropComments(n ast.Node) bool {
 func TestExportedSurface(t *testing.T) {
 	testSurface(t, ".", "testdata/api.txt")
 	testSurface(t, "jinja", "testdata/jinja_api.txt")
+	testSurface(t, "mcp", "testdata/mcp_api.txt")
 }
 
 func testSurface(t *testing.T, dir, name string) {

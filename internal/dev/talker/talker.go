@@ -6,17 +6,22 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/dev/parrot"
 )
 
-// root returns the path of a file of the repository.
+// root returns the path of a file of the repository, for a program that runs within.
 func root(path string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../../..", path)
+	dir, _ := os.Getwd()
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return filepath.Join(dir, path)
 }
 
 // Demo is the path of the demo model.
