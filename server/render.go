@@ -40,12 +40,12 @@ func renderChat(x *exchange) any {
 func renderAll(r *request, id string) (all []rendered) {
 	r.check()
 	s, seen := r.sampling, (*features)(nil)
-	if len(r.pictures) > 0 {
+	if r.turn.shows() {
 		seen = &features{map[string][]string{}, map[string][]tokenRun{}}
-	}
-	for _, p := range r.pictures {
-		seen.Hashes["image"] = append(seen.Hashes["image"], p.Hash)
-		seen.Places["image"] = append(seen.Places["image"], tokenRun{p.Offset, p.Length})
+		for _, p := range r.turn.places {
+			seen.Hashes["image"] = append(seen.Hashes["image"], p.Hash)
+			seen.Places["image"] = append(seen.Places["image"], tokenRun{p.Offset, p.Length})
+		}
 	}
 	for _, ids := range r.prompts {
 		limit, _ := r.most(ids)

@@ -28,13 +28,12 @@ type request struct {
 	id       string // of the answer
 	created  int64
 	model    *served
-	param    string             // the field of the prompts
-	prompts  [][]int            // token ids
-	texts    []string           // of the prompts given as texts
-	pictures []karat.ImagePlace // where only tokens are asked for
-	n        int                // answers to each prompt
-	best     int                // number of completions for the client
-	max      int                // maximum tokens of an answer; -1 fills the context, and is the largest
+	param    string   // the field of the prompts
+	prompts  [][]int  // token ids
+	texts    []string // of the prompts given as texts
+	n        int      // answers to each prompt
+	best     int      // number of completions for the client
+	max      int      // maximum tokens of an answer; -1 fills the context, and is the largest
 	sampling karat.Sampling
 	stop     []string
 	logprobs bool // of the answer's tokens

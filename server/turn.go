@@ -61,6 +61,7 @@ type turn struct {
 	functions bool                  // the answer's call is a function_call
 	messages  []karat.Message       // with pictures; nil for none
 	rendered  karat.GenerateOptions // how the messages are rendered
+	places    []karat.ImagePlace    // of pictures, where only tokens are asked for
 	spaces    map[string]spacedName // of tools, by all their names in calls by the model
 }
 
@@ -70,9 +71,10 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	o := karat.GenerateOptions{Tools: c.tools, TemplateArgs: c.args, NoGenerationPrompt: c.bare, Continue: c.goesOn,
 		NoToolFallback: r.asked.s.o.NoToolFallback}
 	var ids []int
+	var places []karat.ImagePlace
 	err := r.asked.renderNamed(c, param, func() (err error) {
 		if r.asked.counts {
-			ids, r.pictures, err = r.model.model.LocateImages(ctx, c.messages, o)
+			ids, places, err = r.model.model.LocateImages(ctx, c.messages, o)
 			return err
 		}
 		ids, err = r.model.model.TokenizeChat(ctx, c.messages, o)
@@ -83,7 +85,7 @@ func (r *request) converse(ctx context.Context, c *conversation, param string) {
 	}
 	r.prompts = [][]int{ids}
 	r.turn = &turn{syntax: r.model.syntax, single: c.single, named: c.choice.named, special: r.model.special,
-		functions: c.functions}
+		functions: c.functions, places: places}
 	pictures := 0
 	for _, m := range c.messages {
 		for _, part := range m.Parts {
