@@ -8,7 +8,7 @@ replace github.com/karat-run/karat => ..
 require (
 	github.com/cloudwego/eino v0.7.36
 	github.com/firebase/genkit/go v1.4.0
-	github.com/karat-run/karat v0.0.0
+	github.com/karat-run/karat v0.1.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/ollama/ollama v0.17.4
 	github.com/philippgille/chromem-go v0.7.0
