@@ -533,7 +533,7 @@ func kustomized(t *testing.T, dir string) (objects [][]byte) {
 	return objects
 }
 
-// TestVersions: the chart and KServe's runtime take the image of VERSION.
+// TestVersions: the chart and KServe's runtime take the image of VERSION, and the module x the library.
 func TestVersions(t *testing.T) {
 	version, err := os.ReadFile(root + "/VERSION")
 	if err != nil {
@@ -549,6 +549,9 @@ func TestVersions(t *testing.T) {
 	}
 	if image := runtimeOf(t).Containers[0].Image; image != "ghcr.io/karat-run/karat:"+want {
 		t.Errorf("KServe's runtime has the image %s", image)
+	}
+	if mod, err := os.ReadFile(root + "/x/go.mod"); !strings.Contains(string(mod), "\tgithub.com/karat-run/karat v"+want+"\n") {
+		t.Errorf("x/go.mod requires another version than %s, %v", want, err)
 	}
 }
 
