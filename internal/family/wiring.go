@@ -47,6 +47,15 @@ func (t *Trunk[L]) Around(c *Usual, layer LayerFunc) *Decoder {
 		Layers: c.NumLayers, Eps: c.RMSNormEps, KV: c.KV, Layer: layer}
 }
 
+// Predicting returns the decoder of these weights with its head, if the model has layers behind the last.
+func (t *Trunk[L]) Predicting(c *Usual, layer LayerFunc, next func(*L) *Next) *Decoder {
+	d := t.Around(c, layer)
+	if len(t.Layers) > c.NumLayers {
+		d.Next = next(&t.Layers[c.NumLayers])
+	}
+	return d
+}
+
 // Record records the pass from the step's tokens to logits [outputs, vocab].
 func (t *Trunk[L]) Record(g graph.Builder, c *Usual, layer LayerFunc) *graph.Node {
 	return t.Around(c, layer).Forward(g)
@@ -67,34 +76,27 @@ func (l *Layer[A, F]) Record(g graph.Builder, h *graph.Node, c *Usual, attn, mlp
 	return g.Name(h, "out", "out")
 }
 
-// MixedLayer is a decoder layer with either an MLP or a mixture E.
-type MixedLayer[A, E any] struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     A             `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *MLP          `gguf:"" hf:"mlp"`
-	MoE      *E            `gguf:"" hf:"mlp"`
+// Feed is the feed-forward part of a layer: either an MLP or a mixture E.
+type Feed[E any] struct {
+	MLP *MLP `gguf:"" hf:"mlp"`
+	MoE *E   `gguf:"" hf:"mlp"`
 }
 
-// Choose makes the layer's MLP or its mixture.
-func (l *MixedLayer[A, E]) Choose(dense bool) {
+// Choose makes the MLP or the mixture.
+func (f *Feed[E]) Choose(dense bool) {
 	if dense {
-		l.MLP = new(MLP)
+		f.MLP = new(MLP)
 	} else {
-		l.MoE = new(E)
+		f.MoE = new(E)
 	}
 }
 
-// Record records the layer, whose MLP has size features between.
-func (l *MixedLayer[A, E]) Record(g graph.Builder, h *graph.Node, c *Usual, size int, attn, moe NodeFunc) *graph.Node {
-	h = g.Add(h, attn(g.RMSNorm(l.AttnNorm, h, c.RMSNormEps, 0)))
-	x := g.RMSNorm(l.MLPNorm, h, c.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, c.Act, size, c.HiddenSize)
-	} else {
-		x = moe(x)
+// Forward records the MLP, of size features between, or the mixture.
+func (f *Feed[E]) Forward(g graph.Builder, x *graph.Node, c *Usual, size int, moe NodeFunc) *graph.Node {
+	if f.MLP == nil {
+		return moe(x)
 	}
-	return g.Name(g.Add(h, x), "out", "out")
+	return f.MLP.Forward(g, x, c.Act, size, c.HiddenSize)
 }
 
 // LayerFunc records the layer of a store.
@@ -125,10 +127,12 @@ func (a *Attention) Mix(g graph.Builder, q, k, v *graph.Node, kv *graph.KV, s *S
 	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(s.HeadDim))), s.HiddenSize)
 }
 
-// Forward records attention whose queries and keys turn.
-func (a *Attention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Sizes, turn graph.RoPEAttr) *graph.Node {
+// Forward records attention whose queries and keys turn; without turn they do not.
+func (a *Attention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Sizes, turn *graph.RoPEAttr) *graph.Node {
 	q, k, v := a.Heads(g, x, s)
-	q, k = g.RoPE("q", q, turn), g.RoPE("k", k, turn)
+	if turn != nil {
+		q, k = g.RoPE("q", q, *turn), g.RoPE("k", k, *turn)
+	}
 	return a.Mix(g, q, k, v, kv, s)
 }
 
@@ -140,14 +144,14 @@ type NormedAttention struct {
 }
 
 // Forward records attention whose queries and keys turn behind their norms; without turn they do not.
-func (a *NormedAttention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, c *Usual,
+func (a *NormedAttention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Sizes, eps float32,
 	turn *graph.RoPEAttr) *graph.Node {
-	q, k, v := a.Heads(g, x, &c.Sizes)
-	if q = g.RMSNorm(a.QNorm, q, c.RMSNormEps, 0); turn != nil {
+	q, k, v := a.Heads(g, x, s)
+	if q = g.RMSNorm(a.QNorm, q, eps, 0); turn != nil {
 		q = g.RoPE("q", q, *turn)
 	}
-	if k = g.RMSNorm(a.KNorm, k, c.RMSNormEps, 0); turn != nil {
+	if k = g.RMSNorm(a.KNorm, k, eps, 0); turn != nil {
 		k = g.RoPE("k", k, *turn)
 	}
-	return a.Mix(g, q, k, v, kv, &c.Sizes)
+	return a.Mix(g, q, k, v, kv, s)
 }

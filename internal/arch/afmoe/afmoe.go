@@ -43,13 +43,12 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn         Attention     `gguf:"" hf:"self_attn"`
-	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_mlp_layernorm"`
-	MLP          *family.MLP   `gguf:"" hf:"mlp"`
-	MoE          *MoE          `gguf:"" hf:"mlp"`
-	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_mlp_layernorm"`
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             Attention     `gguf:"" hf:"self_attn"`
+	PostAttnNorm     *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm          *graph.Weight `gguf:"ffn_norm" hf:"pre_mlp_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
+	PostMLPNorm      *graph.Weight `gguf:"post_ffw_norm" hf:"post_mlp_layernorm"`
 }
 
 // Attention is gated grouped-query attention over normed queries and keys.
@@ -72,11 +71,7 @@ func New(c Config) (*Model, error) {
 	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	m.route = graph.RouteAttr{Weigh: graph.SigmoidEach, Normalize: c.Normalize, Factor: c.Factor}
 	for i := range m.Layers {
-		if i < c.FirstDense {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense)
 	}
 	return m, err
 }
@@ -99,11 +94,8 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 0))
 	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
-	} else {
-		x = l.MoE.forward(g, x, m)
-	}
+	moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
+	x = l.Feed.Forward(g, x, &m.Usual, m.IntermediateSize, moe)
 	return g.Name(g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 0)), "out", "out")
 }
 

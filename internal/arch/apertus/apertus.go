@@ -38,15 +38,10 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"attention_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"feedforward_layernorm"`
-	MLP      MLP           `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
+	AttnNorm *graph.Weight          `gguf:"attn_norm" hf:"attention_layernorm"`
+	Attn     family.NormedAttention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight          `gguf:"ffn_norm" hf:"feedforward_layernorm"`
+	MLP      MLP                    `gguf:"" hf:"mlp"`
 }
 
 // MLP is the feed-forward part, without a gate.
@@ -83,7 +78,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model, i int) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, &m.Sizes, m.RMSNormEps, &m.turn))
 	x := g.Linear(l.MLP.Up, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.IntermediateSize)
 	x = g.Linear(l.MLP.Down, m.activate(g, x, i), m.HiddenSize)
 	return g.Name(g.Add(h, x), "out", "out")
@@ -97,10 +92,3 @@ func (m *Model) activate(g graph.Builder, x *graph.Node, i int) *graph.Node {
 }
 
 func softplus(x float64) float64 { return rope.Ln(1 + rope.Exp(x)) }
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
-	return a.Mix(g, q, k, v, kv, &m.Sizes)
-}

@@ -9,8 +9,6 @@
 package ernie45moe
 
 import (
-	"math"
-
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
@@ -38,16 +36,10 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	AttnNorm         *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight    `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -64,13 +56,9 @@ func New(c Config) (*Model, error) {
 	turn.Interleaved = true
 	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
-		if i < c.FirstDense || (i+1)%c.Interval != 0 {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-			if c.NumShared > 0 {
-				m.Layers[i].MoE.Shared = new(family.Shared)
-			}
+		m.Layers[i].Choose(i < c.FirstDense || (i+1)%c.Interval != 0)
+		if m.Layers[i].MoE != nil && c.NumShared > 0 {
+			m.Layers[i].MoE.Shared = new(family.Shared)
 		}
 	}
 	return m, err
@@ -79,26 +67,12 @@ func New(c Config) (*Model, error) {
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-		return m.Layers[kv.Layer].forward(g, x, kv, m)
+		l := &m.Layers[kv.Layer]
+		x = g.Add(x, l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, x, m.RMSNormEps, 0), kv, &m.Sizes, &m.turn))
+		y := g.RMSNorm(l.MLPNorm, x, m.RMSNormEps, 0)
+		moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
+		return g.Name(g.Add(x, l.Feed.Forward(g, y, &m.Usual, m.IntermediateSize, moe)), "out", "out")
 	})
-}
-
-func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
-	} else {
-		x = l.MoE.forward(g, x, m)
-	}
-	return g.Name(g.Add(h, x), "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", q, m.turn)
-	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

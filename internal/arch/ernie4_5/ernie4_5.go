@@ -27,17 +27,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      family.MLP    `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
-}
+type Layer = family.Layer[family.Attention, family.MLP]
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
@@ -49,18 +39,9 @@ func New(c Config) (*Model, error) {
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-		return m.Layers[kv.Layer].forward(g, x, kv, m)
+		l := &m.Layers[kv.Layer]
+		attn := func(x *graph.Node) *graph.Node { return l.Attn.Forward(g, x, kv, &m.Sizes, &m.turn) }
+		mlp := func(x *graph.Node) *graph.Node { return l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize) }
+		return l.Record(g, x, &m.Usual, attn, mlp)
 	})
-}
-
-func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
-	return g.Name(h, "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
-	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

@@ -45,12 +45,11 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
+	Next             *family.Next  `gguf:"" hf:""` // of a layer behind the last
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // Attention is grouped-query attention over normed queries and keys.
@@ -76,11 +75,7 @@ func New(c Config) (*Model, error) {
 		if i >= c.NumLayers {
 			m.Layers[i].Next = new(family.Next)
 		}
-		if i < c.FirstDense || i >= c.NumLayers {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense || i >= c.NumLayers)
 	}
 	return m, err
 }
@@ -90,34 +85,19 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 
 // Decoder implements family.Predictor.
 func (m *Model) Decoder() *family.Decoder {
-	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
-		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.kv,
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-			return m.Layers[kv.Layer].forward(g, x, kv, m)
-		}}
-	if m.NumNext > 0 {
-		d.Next = m.Layers[m.NumLayers].Next
-	}
-	return d
-}
-
-// kv returns the store of a layer.
-func (m *Model) kv(i int) *graph.KV {
-	kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-	if i >= m.NumLayers || m.LayerTypes[i] == "sliding_attention" {
-		kv.Window = m.SlidingWindow
-	}
-	return kv
+	return m.Predicting(&m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		if kv.Layer >= m.NumLayers || m.LayerTypes[kv.Layer] == "sliding_attention" {
+			kv.Window = m.SlidingWindow
+		}
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	}, func(l *Layer) *family.Next { return l.Next })
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
-	} else {
-		x = l.MoE.forward(g, x, m)
-	}
+	moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
+	x = l.Feed.Forward(g, x, &m.Usual, m.IntermediateSize, moe)
 	return g.Name(g.Add(h, x), "out", "out")
 }
 

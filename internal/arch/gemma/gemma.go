@@ -32,15 +32,10 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      family.MLP    `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	AttnNorm *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight    `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      family.MLP       `gguf:"" hf:"mlp"`
 }
 
 // New makes a model with unbound weights.
@@ -61,13 +56,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), kv, m))
+	h = g.Add(h, l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), kv, &m.Sizes, &m.turn))
 	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m.Act, m.IntermediateSize, m.HiddenSize))
 	return g.Name(h, "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
-	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }

@@ -49,12 +49,11 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
+	Next             *family.Next  `gguf:"" hf:""` // of a layer behind the last
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // Attention is grouped-query attention with rotary positions.
@@ -92,11 +91,7 @@ func New(c Config) (*Model, error) {
 		if i >= c.NumLayers {
 			m.Layers[i].Next = new(family.Next)
 		}
-		if i < c.FirstDense {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense)
 	}
 	return m, err
 }
@@ -106,28 +101,16 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 
 // Decoder implements family.Predictor.
 func (m *Model) Decoder() *family.Decoder {
-	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
-		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.kv,
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-			return m.Layers[kv.Layer].forward(g, x, kv, m)
-		}}
-	if m.NumNext > 0 {
-		d.Next = m.Layers[m.NumLayers].Next
-	}
-	return d
+	return m.Predicting(&m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	}, func(l *Layer) *family.Next { return l.Next })
 }
-
-// kv returns the store of a layer.
-func (m *Model) kv(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
-	} else {
-		x = l.MoE.forward(g, x, m)
-	}
+	moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
+	x = l.Feed.Forward(g, x, &m.Usual, m.IntermediateSize, moe)
 	return g.Name(g.Add(h, x), "out", "out")
 }
 

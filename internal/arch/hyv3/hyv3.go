@@ -9,8 +9,6 @@
 package hyv3
 
 import (
-	"math"
-
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
@@ -41,17 +39,11 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
+	Next             *family.Next           `gguf:"" hf:""` // of a layer behind the last
+	AttnNorm         *graph.Weight          `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             family.NormedAttention `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight          `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -71,11 +63,7 @@ func New(c Config) (*Model, error) {
 		if i >= c.NumLayers {
 			m.Layers[i].Next = new(family.Next)
 		}
-		if i < c.FirstDense {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense)
 	}
 	return m, err
 }
@@ -85,34 +73,18 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 
 // Decoder implements family.Predictor.
 func (m *Model) Decoder() *family.Decoder {
-	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
-		Layers: m.NumLayers, Eps: m.RMSNormEps,
-		KV: func(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} },
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-			return m.Layers[kv.Layer].forward(g, x, kv, m)
-		}}
-	if m.NumNext > 0 {
-		d.Next = m.Layers[m.NumLayers].Next
-	}
-	return d
+	return m.Predicting(&m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	}, func(l *Layer) *family.Next { return l.Next })
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
-	} else {
-		x = l.MoE.forward(g, x, m)
-	}
+	x := g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0)
+	h = g.Add(h, l.Attn.Forward(g, x, kv, &m.Sizes, m.RMSNormEps, &m.turn))
+	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
+	moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
+	x = l.Feed.Forward(g, x, &m.Usual, m.IntermediateSize, moe)
 	return g.Name(g.Add(h, x), "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn)
-	g.StoreKV(kv, g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn), v)
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

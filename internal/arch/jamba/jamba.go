@@ -43,12 +43,12 @@ type Model struct {
 
 // Layer is a decoder layer: a scan or attention, then an MLP or experts.
 type Layer struct {
-	Norm    *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Scan    *Scan         `gguf:"" hf:"mamba"`
-	Attn    *Attention    `gguf:"" hf:"self_attn"`
-	MLPNorm *graph.Weight `gguf:"ffn_norm" hf:"pre_ff_layernorm"`
-	MLP     *family.MLP   `gguf:"" hf:"feed_forward"`
-	MoE     *MoE          `gguf:"" hf:"feed_forward"`
+	Norm    *graph.Weight     `gguf:"attn_norm" hf:"input_layernorm"`
+	Scan    *Scan             `gguf:"" hf:"mamba"`
+	Attn    *family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm *graph.Weight     `gguf:"ffn_norm" hf:"pre_ff_layernorm"`
+	MLP     *family.MLP       `gguf:"" hf:"feed_forward"`
+	MoE     *MoE              `gguf:"" hf:"feed_forward"`
 }
 
 // Scan is a gated selective scan.
@@ -67,11 +67,6 @@ type Scan struct {
 	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
 }
 
-// Attention is grouped-query attention without positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
-}
-
 // MoE is the mixture of experts.
 type MoE struct {
 	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"router"`
@@ -88,7 +83,7 @@ func New(c Config) (*Model, error) {
 	for i := range m.Layers {
 		l := &m.Layers[i]
 		if l.Scan = new(Scan); c.LayerTypes[i] == family.FullAttention {
-			l.Scan, l.Attn = nil, new(Attention)
+			l.Scan, l.Attn = nil, new(family.Attention)
 		}
 		if l.MLP = new(family.MLP); c.NumExperts > 1 && i%c.ExpertPeriod == c.ExpertOffset {
 			l.MLP, l.MoE = nil, new(MoE)
@@ -111,7 +106,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.RMSNorm(l.Norm, h, m.RMSNormEps, 0)
 	if l.Attn != nil {
-		x = l.Attn.forward(g, x, kv, m)
+		x = l.Attn.Forward(g, x, kv, &m.Sizes, nil)
 	} else {
 		x = l.Scan.forward(g, x, m)
 	}
@@ -138,11 +133,6 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	y := g.SSMScanEach(s.A, s.StepBias, s.D, g.Heads(x, 1), dt, g.Heads(b, n), g.Heads(c, n)) // [T, inner, 1]
 	y = g.GLU(graph.SiLU, g.Slice(all, inner, inner), y)                                      // [T, inner]
 	return g.Linear(s.Out, y, m.HiddenSize)
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

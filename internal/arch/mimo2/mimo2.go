@@ -54,11 +54,10 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // Attention is grouped-query attention.
@@ -85,11 +84,7 @@ func New(c Config) (*Model, error) {
 	m := &Model{Config: c, turns: map[bool]graph.RoPEAttr{false: full, true: sliding},
 		Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	for i := range m.Layers {
-		if i < c.FirstDense {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense)
 		if slides := c.LayerTypes[i] == family.SlidingAttention; slides && c.SlidingSinks || !slides && c.FullSinks {
 			m.Layers[i].Attn.Sinks = new(Sinks)
 		}
@@ -117,11 +112,8 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
-	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.DenseSize, m.HiddenSize)
-	} else {
-		x = l.MoE.forward(g, x, m)
-	}
+	moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
+	x = l.Feed.Forward(g, x, &m.Usual, m.DenseSize, moe)
 	return g.Name(g.Add(h, x), "out", "out")
 }
 

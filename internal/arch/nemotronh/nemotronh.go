@@ -58,11 +58,11 @@ type Model struct {
 
 // Layer is a decoder layer, with a single mixer.
 type Layer struct {
-	Norm *graph.Weight `gguf:"attn_norm" hf:"norm"`
-	Scan *Scan         `gguf:"" hf:"mixer"`
-	Attn *Attention    `gguf:"" hf:"mixer"`
-	MLP  *MLP          `gguf:"" hf:"mixer"`
-	MoE  *MoE          `gguf:"" hf:"mixer"`
+	Norm *graph.Weight     `gguf:"attn_norm" hf:"norm"`
+	Scan *Scan             `gguf:"" hf:"mixer"`
+	Attn *family.Attention `gguf:"" hf:"mixer"`
+	MLP  *MLP              `gguf:"" hf:"mixer"`
+	MoE  *MoE              `gguf:"" hf:"mixer"`
 }
 
 // Scan is a gated selective scan.
@@ -75,11 +75,6 @@ type Scan struct {
 	D        *graph.Weight `gguf:"ssm_d" hf:"D"`
 	Norm     *graph.Weight `gguf:"ssm_norm" hf:"norm"`
 	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
-}
-
-// Attention is grouped-query attention without positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
 }
 
 // MLP is a feed-forward part without a gate.
@@ -113,7 +108,7 @@ func New(c Config) (*Model, error) {
 	for i := range m.Layers {
 		switch l := &m.Layers[i]; c.LayerTypes[i] {
 		case family.FullAttention:
-			l.Attn = new(Attention)
+			l.Attn = new(family.Attention)
 		case family.MLPAlone:
 			l.MLP = new(MLP)
 		case family.ExpertsAlone:
@@ -140,7 +135,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	x := g.RMSNorm(l.Norm, h, m.RMSNormEps, 0)
 	switch {
 	case l.Attn != nil:
-		x = l.Attn.forward(g, x, kv, m)
+		x = l.Attn.Forward(g, x, kv, &m.Sizes, nil)
 	case l.MLP != nil:
 		x = g.Linear(l.MLP.Down, g.Act(m.Act, g.Linear(l.MLP.Up, x, m.MLPSize)), m.HiddenSize)
 		x = g.Name(x, "ffn_out", "mixer.out")
@@ -166,11 +161,6 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	y = g.Normalize(g.Heads(y, inner/m.ScanGroups), m.RMSNormEps)
 	y = g.Name(g.MulWeight(s.Norm, y, inner), "ssm_norm", "mixer.norm.out")
 	return g.Linear(s.Out, y, m.HiddenSize)
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

@@ -33,12 +33,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MoE      MoE           `gguf:"" hf:"mlp"`
-}
+type Layer = family.Layer[Attention, MoE]
 
 // Attention is grouped-query attention over normed queries and keys.
 type Attention struct {
@@ -62,14 +57,11 @@ func New(c Config) (*Model, error) {
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-		return m.Layers[kv.Layer].forward(g, x, kv, m)
+		l := &m.Layers[kv.Layer]
+		attn := func(x *graph.Node) *graph.Node { return l.Attn.forward(g, x, kv, m) }
+		mlp := func(x *graph.Node) *graph.Node { return l.MLP.forward(g, x, m) }
+		return l.Record(g, x, &m.Usual, attn, mlp)
 	})
-}
-
-func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
-	return g.Name(h, "out", "out")
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -32,12 +32,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      family.MLP    `gguf:"" hf:"mlp"`
-}
+type Layer = family.Layer[Attention, family.MLP]
 
 // Attention is grouped-query attention with biased projections.
 type Attention struct {
@@ -62,14 +57,11 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		if m.LayerTypes[kv.Layer] == "sliding_attention" {
 			kv.Window = m.SlidingWindow
 		}
-		return m.Layers[kv.Layer].forward(g, x, kv, m)
+		l := &m.Layers[kv.Layer]
+		attn := func(x *graph.Node) *graph.Node { return l.Attn.forward(g, x, kv, m) }
+		mlp := func(x *graph.Node) *graph.Node { return l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize) }
+		return l.Record(g, x, &m.Usual, attn, mlp)
 	})
-}
-
-func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
-	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
-	return g.Name(h, "out", "out")
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {

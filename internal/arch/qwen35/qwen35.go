@@ -54,13 +54,12 @@ type Model struct {
 
 // Layer is a decoder layer, with attention or a DeltaNet.
 type Layer struct {
-	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     *Attention    `gguf:"" hf:"self_attn"`
-	Delta    *DeltaNet     `gguf:"" hf:"linear_attn"`
-	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
+	Next             *family.Next  `gguf:"" hf:""` // of a layer behind the last
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             *Attention    `gguf:"" hf:"self_attn"`
+	Delta            *DeltaNet     `gguf:"" hf:"linear_attn"`
+	MLPNorm          *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // Attention is gated grouped-query attention. Q makes, for each head, queries and gates.
@@ -145,19 +144,12 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 
 // Decoder implements family.Predictor.
 func (m *Model) Decoder() *family.Decoder {
-	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
-		Layers: m.NumLayers, Eps: m.RMSNormEps, Offset: 1, KV: m.kv,
-		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
-			return m.Layers[kv.Layer].forward(g, x, kv, m)
-		}}
-	if m.NumNext > 0 {
-		d.Next = m.Layers[m.NumLayers].Next
-	}
+	d := m.Predicting(&m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		return m.Layers[kv.Layer].forward(g, x, kv, m)
+	}, func(l *Layer) *family.Next { return l.Next })
+	d.Offset = 1
 	return d
 }
-
-// kv returns the store of a layer.
-func (m *Model) kv(i int) *graph.KV { return &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim} }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1)

@@ -40,15 +40,10 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MoE      MoE           `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
+	AttnNorm *graph.Weight          `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     family.NormedAttention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight          `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE      MoE                    `gguf:"" hf:"mlp"`
 }
 
 // MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
@@ -91,16 +86,9 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, &m.Sizes, m.RMSNormEps, &m.turn))
 	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
 	return g.Name(h, "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q, k, v := a.Heads(g, x, &m.Sizes)
-	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), m.turn) //
-	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0), m.turn) //
-	return a.Mix(g, q, k, v, kv, &m.Sizes)
 }
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
