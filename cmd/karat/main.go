@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -161,17 +162,25 @@ func findBuild() build {
 	return b
 }
 
-// verify finds the program in a file of SHA-256 sums, in sha256sum's form.
+// verify finds the program in a file of SHA-256 sums, in the form of sha256sum or of its --tag.
 func (b build) verify(x *call, path string) error {
 	text := must(readWhole(path, maxGrammar))
 	if b.SHA256 == "" {
 		return errors.New("the program's own file cannot be read")
 	}
-	for line := range strings.Lines(text) {
-		sum, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.EqualFold(sum, b.SHA256) {
-			return x.printf("this program is %s in %s\n", oneLine(strings.TrimLeft(name, " *")), oneLine(path))
+	var names []string
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), `\`) // before a sum whose file's name has escapes
+		sum, name, _ := strings.Cut(line, " ")
+		if at := strings.LastIndex(line, ") = "); at >= 0 && strings.HasPrefix(line, "SHA256 (") {
+			sum, name = line[at+len(") = "):], line[len("SHA256 ("):at]
 		}
+		if strings.EqualFold(sum, b.SHA256) {
+			names = append(names, cmp.Or(oneLine(strings.TrimLeft(name, " *")), "a file without a name"))
+		}
+	}
+	if names != nil {
+		return x.printf("this program is %s in %s\n", strings.Join(names, " and "), oneLine(path))
 	}
 	return fmt.Errorf("%s: no line has this program's SHA-256, %s", path, b.SHA256)
 }

@@ -39,6 +39,11 @@ func TestVersion(t *testing.T) {
 	for _, x := range []struct{ sums, want string }{
 		{other + "  a.deb\n" + b.SHA256 + "  karat_1_linux_amd64\n", "this program is karat_1_linux_amd64 in "},
 		{strings.ToUpper(b.SHA256) + " *karat.exe\r\n", "this program is karat.exe in "},
+		{"SHA256 (a (1) = 2) = " + other + "\nSHA256 (karat (1).exe) = " + strings.ToUpper(b.SHA256) + "\r\n", "this program is karat (1).exe in "},
+		{"SHA512 (karat) = " + b.SHA256 + "\n", "no line has this program's SHA-256"},
+		{"\ufeff" + b.SHA256 + "  karat", "this program is karat in "},
+		{`\` + b.SHA256 + "  a\\\\b\n" + b.SHA256 + " *c d", `this program is a\\b and c d in `},
+		{other + "\n" + b.SHA256 + "\n", "this program is a file without a name in "},
 		{other + "  karat\n", "no line has this program's SHA-256, " + b.SHA256},
 		{other + "  " + b.SHA256 + "\n", "no line has this program's SHA-256"},
 		{b.SHA256[:63] + "  karat\n", "no line has this program's SHA-256"},
@@ -59,7 +64,9 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%q: %q, want %q", x.sums, got, x.want)
 		}
 	}
-	if _, err := version("--verify", filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a missing file of sums is no error")
+	for _, path := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
+		if _, err := version("--verify", path); err == nil || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("no file of sums: %v", err)
+		}
 	}
 }

@@ -65,6 +65,8 @@ func TestRefused(t *testing.T) {
 		{model: "gemma", hf: config{"hidden_act": "relu"}, want: `key hidden_act is "relu"`},
 		{model: "apertus", hf: config{"hidden_act": "silu"}, want: `key hidden_act is "silu"`},
 		{model: "falcon", hf: config{"new_decoder_architecture": "true"}, want: `key new_decoder_architecture is "true", expected true or false`},
+		{model: "falconh1", hf: config{"key_multiplier": 0}, want: "key key_multiplier is 0, expected"},
+		{model: "falconh1", hf: config{"ssm_multipliers": []any{0.8, 1, -1, 1, 1}}, want: "key ssm_multipliers is [0.8,1,-1,1,1], expected numbers from 1e-06 to 1000000"},
 		{model: "falconh1", hf: config{"mlp_multipliers": []any{0.8, nil}}, want: "key mlp_multipliers is [0.8,null], expected no null"},
 		{model: "phi3", hf: config{"rope_parameters": map[string]any{"rope_type": "", "rope_theta": 1e4}}, want: `key rope_parameters.rope_type is ""`},
 		{model: "olmohybrid", hf: config{"rope_parameters": []any{map[string]any{"rope_theta": 1e4}}}, want: "key rope_parameters is [{"},

@@ -12,13 +12,14 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// Config holds the settings of the forward pass. A multiplier of 0 means 1.
+// Config holds the settings of the forward pass. A multiplier of 0 is absent, and means 1.
 type Config struct {
 	family.Usual
 	IntermediateSize int        `json:"intermediate_size"`
@@ -47,6 +48,9 @@ type Config struct {
 	Logits           float64    `json:"lm_head_multiplier"`
 	Rope             rope.Kinds `json:"rope_parameters"`
 }
+
+// A multiplier's bounds.
+const least, most = 1e-6, 1e6
 
 // Model is the whole decoder.
 type Model struct {
@@ -108,6 +112,12 @@ func New(c Config) (*Model, error) {
 	}
 	if c.MLPParts == nil {
 		c.MLPParts = []float64{1, 1}
+	}
+	for key, list := range map[string][]float64{"ssm_multipliers": c.ScanParts, "mlp_multipliers": c.MLPParts} {
+		if slices.ContainsFunc(list, func(v float64) bool { return v < least || v > most }) {
+			return nil, fmt.Errorf("configuration key %s is %s, expected numbers from %v to %v", key,
+				family.Show(list), least, int(most))
+		}
 	}
 	if len(c.ScanParts) != 5 || len(c.MLPParts) != 2 {
 		return nil, fmt.Errorf("%d ssm_multipliers and %d mlp_multipliers, want 5 and 2", len(c.ScanParts),

@@ -24,8 +24,10 @@ var Family = family.Family{
 		"ssm_in_multiplier", "ssm_out_multiplier", "ssm_multipliers", "mlp_multipliers", "lm_head_multiplier"},
 	FromConfig: normal,
 	ToConfig:   size,
-	Limits: append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
+	Limits: append(append(family.ScanLimits("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state",
 		"mamba_d_conv"), family.Limit{Key: "mamba_d_ssm", Min: 1, Max: 1 << 24, Rule: family.Whole}),
+		factors("embedding_multiplier", "attention_in_multiplier", "attention_out_multiplier", "key_multiplier",
+			"ssm_in_multiplier", "ssm_out_multiplier", "lm_head_multiplier")...),
 	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}},
 
 	Keys: []family.Key{
@@ -56,6 +58,14 @@ var Family = family.Family{
 		Theta: true,
 		Eps:   []float64{1e-5},
 	},
+}
+
+// factors returns the limits of multipliers.
+func factors(settings ...string) (all []family.Limit) {
+	for _, key := range settings {
+		all = append(all, family.Limit{Key: key, Min: least, Max: most})
+	}
+	return all
 }
 
 // multiply returns the settings as multipliers of a weight, in order.
