@@ -177,15 +177,22 @@ func TestChart(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for values, want := range map[string]string{
 		"hpa: {enabled: true}\nkeda: {enabled: true}": "one of them",
-		"kind: DaemonSet":                                       "Deployment or StatefulSet",
-		"store: {enabled: true}":                                "must be StatefulSet",
-		"model: {source: s3}":                                   "demo, image or pvc",
-		"model: {source: image}":                                "model.image.reference is empty",
-		"model: {source: pvc}":                                  "model.pvc.claimName is empty",
-		"model: {path: x.gguf}":                                 "the demo is inside the program",
-		"inferencePool: {enabled: true}":                        "inferencePool.picker.name is empty",
-		"httpRoute: {enabled: true}":                            "httpRoute.parentRefs is empty",
-		"apiKeys: {secretName: a}\npodMonitor: {enabled: true}": "metricsKey.secretName is empty",
+		"kind: DaemonSet":                "Deployment or StatefulSet",
+		"store: {enabled: true}":         "must be StatefulSet",
+		"model: {source: s3}":            "demo, image or pvc",
+		"model: {source: image}":         "model.image.reference is empty",
+		"model: {source: pvc}":           "model.pvc.claimName is empty",
+		"model: {path: x.gguf}":          "the demo is inside the program",
+		"model: {image: {reference: a}}": "model.image.reference: model.source is demo",
+		"model: {source: image, image: {reference: a}, pvc: {claimName: a}}": "model.pvc.claimName: model.source is image",
+		"hpa: {enabled: true, maxReplicas: 1}":                               "hpa.minReplicas is over maxReplicas",
+		"keda: {enabled: true, minReplicas: 11}":                             "keda.minReplicas is over maxReplicas",
+		"args: [--ctx, 9, --port=9000]":                                      "args: --port follows from other values",
+		"args: [--no-api-key]":                                               "args: --no-api-key follows from other values",
+		"podLabels: {app.kubernetes.io/name: a}":                             "podLabels: app.kubernetes.io/name is the chart's own",
+		"inferencePool: {enabled: true}":                                     "inferencePool.picker.name is empty",
+		"httpRoute: {enabled: true}":                                         "httpRoute.parentRefs is empty",
+		"apiKeys: {secretName: a}\npodMonitor: {enabled: true}":              "metricsKey.secretName is empty",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", values, err, want)

@@ -30,6 +30,17 @@ labels:
 {{- if not (has .Values.model.source (list "demo" "image" "pvc")) }}{{ fail (printf "model.source %q: demo, image or pvc" .Values.model.source) }}{{ end }}
 {{- if and (eq .Values.model.source "image") (not .Values.model.image.reference) }}{{ fail "model.image.reference is empty" }}{{ end }}
 {{- if and (eq .Values.model.source "pvc") (not .Values.model.pvc.claimName) }}{{ fail "model.pvc.claimName is empty" }}{{ end }}
+{{- if and .Values.model.image.reference (ne .Values.model.source "image") }}{{ fail (printf "model.image.reference: model.source is %s" .Values.model.source) }}{{ end }}
+{{- if and .Values.model.pvc.claimName (ne .Values.model.source "pvc") }}{{ fail (printf "model.pvc.claimName: model.source is %s" .Values.model.source) }}{{ end }}
+{{- range $scaler := list "hpa" "keda" }}{{ with index $.Values $scaler }}
+{{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}{{ fail (printf "%s.minReplicas is over maxReplicas" $scaler) }}{{ end }}
+{{- end }}{{ end }}
+{{- range .Values.args }}{{ $flag := regexFind "^--?[^=]*" (toString .) | trimAll "-" }}
+{{- if has $flag (list "host" "port" "unix" "api-key-file" "no-api-key" "store") }}{{ fail (printf "args: --%s follows from other values of the chart" $flag) }}{{ end }}
+{{- end }}
+{{- range $key, $_ := .Values.podLabels }}
+{{- if hasPrefix "app.kubernetes.io/" $key }}{{ fail (printf "podLabels: %s is the chart's own" $key) }}{{ end }}
+{{- end }}
 {{- if and (eq .Values.model.source "demo") .Values.model.path }}{{ fail "model.path: the demo is inside the program, so model.source must be image or pvc" }}{{ end }}
 {{- if and .Values.inferencePool.enabled (not .Values.inferencePool.picker.name) }}{{ fail "inferencePool.picker.name is empty: the Service of the endpoint picker" }}{{ end }}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}{{ fail "httpRoute.parentRefs is empty: the Gateway" }}{{ end }}
