@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -363,6 +364,9 @@ func anthropicMessages(f *fields, c *conversation) {
 	}
 }
 
+// serviceBlock finds the blocks of tools run by Anthropic's service, without meaning for a model here.
+var serviceBlock = regexp.MustCompile(`^(server_tool_use|mcp_tool_use|\w+_tool_result)$`)
+
 // anthropicBlocks returns the blocks of a message: results of tools apart from the rest.
 func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
 	of := []string{"text", "image", "tool_result"}
@@ -370,6 +374,10 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 		of = []string{"text", "thinking", "redacted_thinking", "tool_use"}
 	}
 	for _, b := range m.objects("content", maxParts) {
+		if serviceBlock.MatchString(peek(b, "type")) {
+			b.hints.add(strings.TrimSuffix(b.path, "."))
+			continue
+		}
 		b.hint("cache_control", "citations")
 		switch b.kind("In a message of the "+role+", content", "", of...) {
 		case "text":

@@ -36,6 +36,7 @@ func TestHints(t *testing.T) {
 		{"client_metadata", "/v1/responses", respond(`"client_metadata":{"a":"b"}`)},
 		{"tools[0], tools[2], tools[3]", "/v1/responses", respond(`"tools":[{"type":"web_search_preview_2025_03_11"},` + flatTool + `,{"type":"image_generation"},{"type":"mcp","server_label":"s"}],"tool_choice":"auto"`)},
 		{"", "/v1/responses", respond(`"truncation":"auto","background":false,"conversation":{},"previous_response_id":"","prompt":null`)},
+		{"messages[0].content[0], messages[0].content[1]", "/v1/messages", `{"model":"demo","max_tokens":9,"messages":[{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"text","text":"a"}]},{"role":"user","content":"q"}]}`},
 		{"max_tool_calls", "/v1/responses", respond(`"max_tool_calls":3`)},
 		{"messages[].name", "/v1/chat/completions", `{"model":"demo","messages":[{"role":"user","content":"a","name":"bob"},{"role":"assistant","content":"b","name":"model"},{"role":"user","content":"c","name":"ann"}]}`},
 		{"input[].name", "/v1/responses", `{"model":"demo","input":[{"role":"user","content":"a","name":"bob"}]}`},

@@ -184,7 +184,7 @@ func (q *response) reasoning(f *fields, c *conversation) {
 // here.
 var serviceItem = regexp.MustCompile(
 	`^(code_interpreter|computer|file_search|image_generation|mcp|tool_search|web_search)_call$|` +
-		`^mcp_(list_tools|approval_request|approval_response)$`)
+		`^mcp_(list_tools|approval_request|approval_response)$|^tool_search_output$`)
 
 // responseInput reads items: messages, calls and their results.
 func responseInput(f *fields, list []*fields, c *conversation) {
