@@ -39,6 +39,7 @@ var scalings = map[string]struct {
 		"attention_factor": 1.25, "beta_fast": 16, "beta_slow": 2}, blend(8, 16, 2), 1.25},
 	"yarn, one multiplier": {map[string]any{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
 		"mscale": 0.5}, blend(4, 32, 1), 0.1*math.Log(4) + 1},
+	"yarn, context outside": {map[string]any{"rope_type": "yarn", "factor": 4, outside: 512}, blend(4, 32, 1), 0.1*math.Log(4) + 1},
 	"longrope": {map[string]any{"rope_type": "longrope", "factor": 4, "original_max_position_embeddings": 512},
 		func(i int, _ bounds, _ float64) float64 { return 2 + float64(i)/8 }, math.Sqrt(1 + math.Log(4)/math.Log(512))},
 }
@@ -50,6 +51,9 @@ type bounds func(fast, slow float64) (low, high float64)
 func same(by float64) func(int, bounds, float64) float64 {
 	return func(int, bounds, float64) float64 { return by }
 }
+
+// outside is a setting of a scaling that lies beside it.
+const outside = "outside"
 
 // blend is the divisor of yarn.
 func blend(factor, fast, slow float64) func(int, bounds, float64) float64 {
@@ -231,5 +235,9 @@ func scaled(t *testing.T, folder string, p map[string]any) string {
 		delete(own, "rope_type")
 	}
 	maps.Copy(own, p)
+	if p[outside] != nil {
+		c["original_max_position_embeddings"] = p[outside]
+		delete(own, outside)
+	}
 	return withConfig(t, folder, c)
 }

@@ -133,7 +133,7 @@ func (c *Checkpoint) openTensors(config []byte) error {
 	if err := errors.Join(c.join(), renameParts(&c.weights), readMLX(&c.weights)); err != nil {
 		return err
 	}
-	c.share()
+	share(&c.weights)
 	return errors.Join(c.unweave(), c.matchParts(), takeNumbers(&c.weights))
 }
 

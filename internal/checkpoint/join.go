@@ -165,7 +165,7 @@ func (c *weights) unweave() error {
 }
 
 // share divides the rows of tensors of a folder that divides them evenly as the model has them. Nothing is copied.
-func (c *weights) share() {
+func share(c *weights) {
 	for _, h := range c.Family.Habits {
 		if h.Even == nil {
 			continue

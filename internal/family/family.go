@@ -232,8 +232,7 @@ type Habit struct {
 	Shares func(s Settings) (groups int, shares []Share)
 	Older  string
 
-	// Even names, in config.json's format, tensors whose rows Shares tells. Some folders divide these rows, one tensor's
-	// behind the other's, evenly.
+	// Even names, in config.json's format, tensors whose rows Shares tells. Some folders divide all these rows evenly.
 	Even []string
 }
 

@@ -79,8 +79,8 @@ func (p Params) ScoreScale() float64 {
 // factor, else their ratio.
 func (p *Params) growth() (original, factor float64, err error) {
 	if !(p.Context >= 1 && p.Context <= 1<<31-1) {
-		return 0, 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647", p.Type,
-			p.Context)
+		return 0, 0, fmt.Errorf("rope_type %s: original_max_position_embeddings is %v, expected 1 to 2147483647",
+			p.Type, p.Context)
 	}
 	return p.Context, cmp.Or(p.Factor, float64(p.longest)/p.Context), nil
 }

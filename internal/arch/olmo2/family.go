@@ -20,7 +20,8 @@ var Family = family.Family{
 			"sliding_window": 4096.}},
 	},
 	Fixed: map[string]any{"hidden_act": "silu"},
-	Rope:  family.Rope{Full: map[string]any{"rope_theta": 1e4}, Sliding: map[string]any{"rope_theta": 1e4}, OneBase: true},
+	Rope: family.Rope{Full: map[string]any{"rope_theta": 1e4}, Sliding: map[string]any{"rope_theta": 1e4},
+		OneBase: true},
 
 	Keys: []family.Key{{GGUF: "attention.sliding_window_pattern", Kind: family.Flags, Unusual: true}},
 

@@ -6,8 +6,8 @@
 //
 // Source: transformers, models/olmo_hybrid/modular_olmo_hybrid.py; vLLM, model_executor/models/olmo_hybrid.py. Folders
 // saved by transformers 5.17 divide the rows of the three convolutions into thirds (shares), published folders and
-// testdata into queries, keys and values. published.json: olmo-core's writer of config.json, and a test of open-instruct with
-// Olmo-Hybrid-7B's values; open-instruct's pull request 1822 for rope_parameters.
+// testdata into queries, keys and values. published.json: olmo-core's writer of config.json, and a test of
+// open-instruct with Olmo-Hybrid-7B's values; open-instruct's pull request 1822 for rope_parameters.
 package olmohybrid
 
 import (

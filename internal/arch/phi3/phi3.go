@@ -19,10 +19,9 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	IntermediateSize  int        `json:"intermediate_size"`
-	OriginalPositions int        `json:"original_max_position_embeddings"` // longest context of short divisors
-	SlidingWindow     int        `json:"sliding_window"`
-	Rope              rope.Kinds `json:"rope_parameters"`
+	IntermediateSize int        `json:"intermediate_size"`
+	SlidingWindow    int        `json:"sliding_window"`
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -49,11 +48,7 @@ type MLP struct {
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	p := c.Rope.Full
-	if c.OriginalPositions > 0 {
-		p.Context = float64(c.OriginalPositions)
-	}
-	turn, err := family.Turn(c.HeadDim, p)
+	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}, err
 }
 

@@ -21,17 +21,16 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Sizes
-	ExpertSize        int              `json:"intermediate_size"`
-	OriginalPositions int              `json:"original_max_position_embeddings"` // longest context of short divisors
-	SlidingWindow     int              `json:"sliding_window"`
-	NormEps           float32          `json:"rms_norm_eps"` // of LayerNorms
-	Act               graph.Activation `json:"hidden_act"`
-	AttentionBias     bool             `json:"attention_bias"`
-	HeadBias          bool             `json:"lm_head_bias"`
-	NumExperts        int              `json:"num_experts"`
-	TopK              int              `json:"top_k_experts"`
-	Jitter            float64          `json:"router_jitter_noise"`
-	Rope              rope.Kinds       `json:"rope_parameters"`
+	ExpertSize    int              `json:"intermediate_size"`
+	SlidingWindow int              `json:"sliding_window"`
+	NormEps       float32          `json:"rms_norm_eps"` // of LayerNorms
+	Act           graph.Activation `json:"hidden_act"`
+	AttentionBias bool             `json:"attention_bias"`
+	HeadBias      bool             `json:"lm_head_bias"`
+	NumExperts    int              `json:"num_experts"`
+	TopK          int              `json:"top_k_experts"`
+	Jitter        float64          `json:"router_jitter_noise"`
+	Rope          rope.Kinds       `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -78,9 +77,6 @@ func New(c Config) (*Model, error) {
 	p := c.Rope.Full
 	if p.Type == "longrope" {
 		p.Magnitude = cmp.Or(p.Magnitude, 1) // readers of GGUF assume 1
-	}
-	if c.OriginalPositions > 0 {
-		p.Context = float64(c.OriginalPositions)
 	}
 	turn, err := family.Turn(c.HeadDim, p)
 	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err

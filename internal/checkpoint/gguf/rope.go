@@ -61,7 +61,7 @@ func (r *reader) readRope() {
 		r.set.Drop("rope_freqs")
 		if f["rope_type"] != nil {
 			r.errorf("rope.scaling.type", "is %v, but the file also has a tensor rope_freqs", f["rope_type"])
-		} else if err := factors(f, t, r.pairs(f)); err != nil {
+		} else if err := factors(f, t, pairs(r.fullDim, f)); err != nil {
 			r.errs = append(r.errs, err)
 		}
 	}
@@ -133,7 +133,7 @@ func (r *reader) readLongrope(f family.Settings) {
 		}
 		found++
 		r.set.Drop(k.tensor)
-		list, err := divisors(t, r.pairs(f))
+		list, err := divisors(t, pairs(r.fullDim, f))
 		if err != nil {
 			r.errs = append(r.errs, settings.NewError("rope_parameters."+family.FullAttention+"."+k.setting,
 				fmt.Sprintf("tensor %s: %v", k.tensor, err)))
@@ -160,10 +160,10 @@ func (r *reader) readLongrope(f family.Settings) {
 	}
 }
 
-// pairs returns how many pairs of a head's features turn in full layers.
-func (r *reader) pairs(f family.Settings) int {
+// pairs returns how many pairs turn of a head of dim features in full layers.
+func pairs(dim float64, f family.Settings) int {
 	part, _ := f["partial_rotary_factor"].(float64)
-	return int(r.fullDim*cmp.Or(part, 1)) / 2
+	return int(dim*cmp.Or(part, 1)) / 2
 }
 
 // badFactors returns an error about the tensor of factors.
@@ -220,9 +220,6 @@ func (w *writer) writeRope() (tensors []Factors) {
 	}
 	kinds.Open(w.ContextLength(), 0)
 	p, s := kinds.Full, kinds.Sliding
-	if n := w.Values.Int("original_max_position_embeddings"); n > 0 && p.Type == "longrope" {
-		p.Context = float64(n)
-	}
 	r, err := rope.Resolve(w.fullDim(), p)
 	if err != nil {
 		w.errs = append(w.errs, err)
@@ -270,10 +267,11 @@ func (w *writer) writeRope() (tensors []Factors) {
 // for the original context are longrope by their tensors; readers of others go by the type.
 func (w *writer) writeLongrope(p rope.Params, r rope.Rotation) []Factors {
 	const original = "rope.scaling.original_context_length"
-	if !slices.ContainsFunc(w.Family.Keys, func(k family.Key) bool { return k.GGUF == original }) {
+	own := slices.ContainsFunc(w.Family.Keys, func(k family.Key) bool { return k.GGUF == original })
+	if !own {
 		w.put("rope.scaling.type", "longrope")
 	}
-	if p.Context > 0 && w.Values["original_max_position_embeddings"] == nil {
+	if p.Context > 0 && (!own || w.Values["original_max_position_embeddings"] == nil) {
 		w.put(original, uint32(p.Context))
 	}
 	w.put("rope.scaling.attn_factor", float32(cmp.Or(r.Magnitude, 1)))

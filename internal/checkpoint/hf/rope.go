@@ -28,6 +28,7 @@ func (r *reader) rope() {
 			r.Spelling[key] = r.Key("rope_parameters." + family.FullAttention + "." + key)
 		}
 	}
+	const original = "original_max_position_embeddings"
 	for _, kind := range settings.Kinds {
 		p := r.ropeOf(out, kind)
 		if p == nil {
@@ -43,9 +44,8 @@ func (r *reader) rope() {
 		}
 		r.ropeFill(p, kind, "partial_rotary_factor", "partial_rotary_factor", part)
 		typ := p["rope_type"]
-		if own := s["original_max_position_embeddings"]; p["original_max_position_embeddings"] != nil ||
-			typ == "yarn" || typ == "longrope" || typ == "llama3" {
-			r.ropeFill(p, kind, "original_max_position_embeddings", "original_max_position_embeddings", own)
+		if p[original] != nil || typ == "yarn" || typ == "longrope" || typ == "llama3" {
+			r.ropeFill(p, kind, original, original, s[original])
 		}
 		if !r.Family.Rope.ByKind { // else the library has no base
 			for key, v := range r.ropeDefault(kind) {

@@ -101,5 +101,6 @@ var idle = Words(`architectures model_type transformers_version torch_dtype dtyp
 func (c *Model) Idle(key string) bool {
 	own := func(k string) bool { return k == key || c.Key(k) == key }
 	return idle[key] || slices.ContainsFunc(c.Family.Idle, own) || c.Family.Fixed[key] != nil ||
-		key == c.Key("max_position_embeddings") || key == c.Key("layer_types")
+		key == c.Key("max_position_embeddings") || key == c.Key("layer_types") ||
+		key == c.Key("original_max_position_embeddings") // the rotary settings have it
 }

@@ -22,7 +22,8 @@ func Decoder(t testing.TB, seed uint64, d tensor.DType, windows ...int) *graph.G
 	var first *graph.KV
 	for i, w := range append(windows, 0) {
 		x := k.RMSNorm(unit(hidden), h, 1e-6, 0)
-		q := k.RoPE("q", k.RMSNorm(unit(dim), k.Heads(k.linear(d, x, heads*dim), dim), 1e-6, 0), graph.RoPEAttr{Freqs: freqs})
+		q := k.RoPE("q", k.RMSNorm(unit(dim), k.Heads(k.linear(d, x, heads*dim), dim), 1e-6, 0),
+			graph.RoPEAttr{Freqs: freqs})
 		store := first
 		if i < len(windows) {
 			store = &graph.KV{Layer: i, Heads: kvHeads, Dim: dim, Window: w}
