@@ -75,6 +75,12 @@ var Family = family.Family{
 // attends returns the kinds of layers: attention at each period, scans elsewhere.
 func attends(s family.Settings, f *family.File) (types []any, key string) {
 	key = "attn_layer_period"
+	for _, k := range []string{key, "attn_layer_offset"} {
+		if s[k] != float64(s.Int(k)) {
+			f.Report(k, "is %s, expected a whole number", family.Show(s[k]))
+			return nil, ""
+		}
+	}
 	period, offset := s.Int(key), s.Int("attn_layer_offset")
 	if period < 1 || offset < 0 || offset >= period {
 		f.Report(key, "is %s, and attn_layer_offset %s, expected a smaller offset", family.Show(s[key]),

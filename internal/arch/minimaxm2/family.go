@@ -25,10 +25,9 @@ var Family = family.Family{
 		s.Fill("moe_intermediate_size", s["intermediate_size"])
 		given := s.Take("rotary_dim")
 		turning, ok := given.(float64)
-		if given != nil && (!ok || turning != float64(int(turning))) {
-			f.Report("rotary_dim", "is %s, expected a whole number", family.Show(given))
-		}
-		if ok && s.Number("head_dim") > 0 {
+		if given != nil && !(turning >= 1 && turning <= s.Number("head_dim") && turning == float64(int(turning))) {
+			f.Report("rotary_dim", "is %s, expected a whole number from 1 to head_dim", family.Show(given))
+		} else if ok && s.Number("head_dim") > 0 {
 			f.Follows(s, "partial_rotary_factor", turning/s.Number("head_dim"))
 			s["partial_rotary_factor"] = turning / s.Number("head_dim")
 		}

@@ -95,7 +95,9 @@ func (r *reader) nameKinds(list []any) {
 // pattern reads the period of full layers.
 func (r *reader) pattern() {
 	s := r.Values
-	s.Fill("sliding_window_pattern", s["_sliding_window_pattern"])
+	if own := "_sliding_window_pattern"; s["sliding_window_pattern"] == nil && s[own] != nil {
+		s["sliding_window_pattern"], r.Spelling["sliding_window_pattern"] = s[own], own
+	}
 	if letters, ok := s["sliding_window_pattern"].(string); ok {
 		s["sliding_window_pattern"] = r.letters(letters)
 	}
@@ -106,7 +108,7 @@ func (r *reader) pattern() {
 	l := family.Limit{Key: "sliding_window_pattern", Min: 1, Max: family.MaxLayers, Rule: family.Whole}
 	period := s.Take(l.Key)
 	if what := settings.Violates(l, period); what != "" {
-		r.errorf(l.Key, "%s", what)
+		r.errorf(r.Key(l.Key), "%s", what)
 		return
 	}
 	settings.FillLayers(s, func(i int) bool {

@@ -142,6 +142,9 @@ func (r *reader) ropeKind(kind, from string, params map[string]any) family.Setti
 		case v == "" && k == "rope_type":
 			r.errorf(from+own, "is \"\", expected default or the name of a scaling")
 		}
+		if n, ok := v.(float64); ok && k == "original_max_position_embeddings" && n != float64(int(n)) {
+			r.errorf(from+own, "is %s, expected a whole number", family.Show(v))
+		}
 		p.Fill(k, v)
 		r.Spelling["rope_parameters."+kind+"."+k] = from + own
 	}
