@@ -485,6 +485,7 @@ func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (fi
 	for _, g := range p.Groups { // some models have padding there
 		copy(p.IDs[g[0]:g[1]], slices.Repeat([]int32{o.Eye.ID}, int(g[1]-g[0])))
 	}
+	ids := slices.Clone(p.IDs) // Mix may make padding of p's
 	mixed, err := o.Eye.Mix(p.IDs, o.Eye.ID, rows)
 	if err != nil {
 		return []Finding{{Cause: "image_markers", Op: "Embed", Layers: []int{}, Tap: "ids", From: []string{},
@@ -527,7 +528,8 @@ func see(o *Options, p *lab.Prompt, shown []*lab.Shown, tiles []*lab.Prompt) (fi
 			if made[like] == nil {
 				made[like] = mixed.Embeddings
 				if rows, err := look(&own); err == nil {
-					if x, err := o.Eye.Mix(p.IDs, o.Eye.ID, rows); err == nil && (tapped || o.takeRows(p, x) == nil) {
+					x, err := o.Eye.Mix(slices.Clone(ids), o.Eye.ID, rows)
+					if err == nil && (tapped || o.takeRows(p, x) == nil) {
 						made[like] = x.Embeddings
 					}
 				}
