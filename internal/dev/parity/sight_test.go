@@ -91,7 +91,7 @@ func TestPictures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds")
 	}
-	m := seeing(t, "qwen3vl", 3)
+	m, windowed := seeing(t, "qwen3vl", 3), seeing(t, "qwen25vl", 3)
 	for _, c := range []struct {
 		of        *Model
 		condition Condition
@@ -99,7 +99,8 @@ func TestPictures(t *testing.T) {
 	}{
 		{m, Pictures, "image_mean=half"}, {m, Clean, "f32,kv=f16 declared"},
 		{seeing(t, "qwen35", 3), Right, "activations=q8_32,kv=bf16 through states"}, // rows of pictures are rounded, unseen
-		{seeing(t, "qwen25vl", 3), Right, "activations=bf16 through modules"},       // levels of channels lie side by side
+		{windowed, Pictures, "image_size=up"}, {windowed, Pictures, "image_size=down"},
+		{windowed, Right, "activations=bf16 through modules"}, // levels of channels lie side by side
 	} {
 		r, err := Run(t.Context(), Options{Models: []*Model{c.of}, Conditions: []Condition{c.condition}, Seed: 3, Match: c.match})
 		if err != nil || len(r.Results) > 1 {

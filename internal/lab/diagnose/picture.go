@@ -149,13 +149,9 @@ func (s *sightings) name(ctx context.Context) (best judgment, exact bool, err er
 		}
 	}
 	singles := mistake.Looks(s.m)
-	var base []*mistake.Look // an engine's size that the dump tells is sure
-	for _, x := range s.all {
-		if x.size != [2]int{} {
-			base = []*mistake.Look{mistake.OfSize(x.size[0], x.size[1])}
-			singles = slices.DeleteFunc(singles, base[0].Excludes)
-			break
-		}
+	base := s.sized(singles)
+	if base != nil {
+		singles = slices.DeleteFunc(singles, base[0].Excludes)
 	}
 	try := func(looks ...*mistake.Look) {
 		looks = slices.Concat(base, looks)
@@ -171,6 +167,31 @@ func (s *sightings) name(ctx context.Context) (best judgment, exact bool, err er
 		})
 	}
 	return best, best.share >= prepared, ctx.Err()
+}
+
+// sized returns the look by which the pictures have the engine's sizes, where the dump says others than the model's: a
+// rule if one gives all of them, else the first of the sizes.
+func (s *sightings) sized(all []*mistake.Look) (base []*mistake.Look) {
+	i := slices.IndexFunc(s.all, func(x sighted) bool { return x.size != [2]int{} })
+	if i < 0 {
+		return nil
+	}
+	base = []*mistake.Look{mistake.OfSize(s.all[i].size[0], s.all[i].size[1])}
+	for _, rule := range all {
+		if rule.Excludes(base[0]) && !slices.ContainsFunc(s.all, func(x sighted) bool {
+			e, err := mistake.See(s.m, x.data, "", rule)
+			return err != nil || rowsOfTiles(e) != len(x.rows) || x.size != [2]int{} && s.sizeOf(e) != x.size
+		}) {
+			return []*mistake.Look{rule}
+		}
+	}
+	return base
+}
+
+// sizeOf returns the width and height of a picture's first tile in pixels.
+func (s *sightings) sizeOf(e *lab.Shown) [2]int {
+	g, patch := e.Tiles[0].Grid, s.m.Takes().Patch
+	return [2]int{g.Width * patch, g.Height * patch}
 }
 
 // combine calls use with each set of looks that an engine may have together, until use returns false.
@@ -390,11 +411,12 @@ func (s *sightings) show(folder string, p *lab.Prompt, looks ...*mistake.Look) (
 			return nil, nil, 0, fmt.Errorf("prompt %d: %w", p.Index, err)
 		}
 		e, err := mistake.See(s.m, x.data, "", looks...)
-		if g := p.Pictures[i].Grids; err == nil && len(g) == 1 && len(e.Tiles) == 1 &&
-			(g[0][0] != e.Tiles[0].Grid.Height || g[0][1] != e.Tiles[0].Grid.Width) {
+		if g := p.Pictures[i].Grids; err == nil && len(g) == 1 && len(e.Tiles) == 1 {
 			patch := s.m.Takes().Patch
-			x.size = [2]int{g[0][1] * patch, g[0][0] * patch}
-			e, err = mistake.See(s.m, x.data, "", mistake.OfSize(x.size[0], x.size[1]))
+			if size := [2]int{g[0][1] * patch, g[0][0] * patch}; size != s.sizeOf(e) {
+				x.size = size
+				e, err = mistake.See(s.m, x.data, "", mistake.OfSize(size[0], size[1]))
+			}
 		}
 		if err != nil {
 			return nil, nil, 0, fmt.Errorf("prompt %d: %s: %w", p.Index, p.Pictures[i].Path, err)

@@ -170,3 +170,24 @@ func TestExpectSight(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundedSight wants rows that no tap shows rounded as an engine's class rounds them, on padding as elsewhere.
+func TestRoundedSight(t *testing.T) {
+	for _, name := range []string{"gemma4", "qwen3vl"} {
+		s := openSight(t, name)
+		dump := s.record(t, name, "", "")
+		for _, p := range dump.Prompts {
+			p.Taps = nil
+		}
+		text, _, _, _, err := (&Options{Graph: s.text, Dump: dump, Eye: s.eye}).parts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range text.Dump.Prompts {
+			rows := func(kv string) [][]float32 { return text.sights[p](class{"f64", kv, ""}.center())() }
+			if plain, kept := rows("f64"), rows("f16"); slices.EqualFunc(plain, kept, slices.Equal) {
+				t.Errorf("%s: %d rows, equal with keys in 16 bits", name, len(kept))
+			}
+		}
+	}
+}
