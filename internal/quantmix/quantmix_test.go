@@ -236,7 +236,7 @@ func TestTypes(t *testing.T) {
 // unknown are shapes of architectures that llama-quantize does not know.
 var unknown = []string{"olmo-hybrid/7b"}
 
-// unasked are shapes of which llama-quantize was not asked yet: the file has no line of theirs.
+// unasked are shapes of which llama-quantize was not asked yet: the file has no line of theirs, TestUnasked has some.
 var unasked = []string{"exaone/7.8b", "phi2/2.7b"}
 
 // TestFamilies compares those for each published shape of synth, of which the file has a hash of all mixes.
@@ -269,6 +269,87 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 	compare(t, "testdata/families.txt.gz", ours, theirs)
+}
+
+// TestUnasked compares the types of the shapes that llama-quantize was not asked about with its rules
+// (llama_tensor_get_type_impl), written again for models of 32 layers with an output of their own, without experts and
+// without an importance matrix. No rule there is for these architectures alone.
+func TestUnasked(t *testing.T) {
+	for _, name := range unasked {
+		arch, shape, _ := strings.Cut(name, "/")
+		metadata, tensors, err := synth.Header(synth.Options{Arch: arch, Shape: shape, Type: "BF16"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := of(t, metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mix := range strings.Fields("Q4_0 Q8_0 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_XS") {
+			m, ok := quantmix.Find(mix)
+			types, err := m.Types(model, tensors)
+			if !ok || err != nil {
+				t.Fatal(mix, ok, err)
+			}
+			seen := 0
+			for i, x := range tensors {
+				if len(x.Shape) != 2 {
+					continue
+				}
+				layer := 0
+				fmt.Sscanf(x.Name, "blk.%d.", &layer)
+				if got, want := types[i].String(), byRule(mix, x.Name, layer, model.Group >= 4); got != want {
+					t.Errorf("%s in %s: %s is %s, want %s", name, mix, x.Name, got, want)
+				}
+				seen++
+			}
+			if seen < 32*6 {
+				t.Errorf("%s: %d matrices", name, seen)
+			}
+		}
+	}
+}
+
+// byRule is the type of a matrix by llama-quantize's rules.
+func byRule(mix, name string, layer int, grouped bool) string {
+	most, size, _ := strings.Cut(strings.Replace(mix, "_K_", "_K ", 1), " ")
+	more := layer < 4 || layer >= 28 || (layer-4)%3 == 2
+	choose := func(larger bool, a, b string) string {
+		if larger {
+			return a
+		}
+		return b
+	}
+	end := name[strings.LastIndex(strings.TrimSuffix(name, ".weight"), ".")+1:]
+	switch strings.TrimSuffix(end, ".weight") {
+	case "output":
+		return choose(name == "output.weight" && mix != "Q8_0", "Q6_K", most)
+	case "attn_v":
+		switch {
+		case mix == "Q2_K":
+			return choose(grouped, "Q4_K", "Q3_K")
+		case mix == "Q3_K_M":
+			return choose(layer < 2, "Q5_K", "Q4_K")
+		case mix == "Q3_K_L", mix == "IQ4_XS" && grouped, mix == "Q4_K_S" && layer < 4:
+			return "Q5_K"
+		case size == "M" && more:
+			return "Q6_K"
+		}
+	case "ffn_down":
+		switch {
+		case mix == "Q2_K":
+			return "Q3_K"
+		case mix == "Q3_K_M":
+			return choose(layer < 2, "Q5_K", "Q4_K")
+		case mix == "Q3_K_L", (mix == "Q4_K_S" || mix == "IQ4_XS") && layer < 4:
+			return "Q5_K"
+		case size == "M" && more:
+			return "Q6_K"
+		}
+	case "attn_output":
+		return map[string]string{"Q2_K": "Q3_K", "Q3_K_M": "Q4_K", "Q3_K_L": "Q5_K"}[mix] + choose(mix == "Q2_K" || mix == "Q3_K_M" || mix == "Q3_K_L", "", most)
+	}
+	return most
 }
 
 // compare compares lines with those of a file, which llama-quantize's lines become first, if there are any.
