@@ -532,8 +532,8 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	}
 }
 
-// reasonOther reads the fields that clients of other services send in place of reasoning_effort: reasoning (OpenRouter),
-// thinking (Z.ai, DeepSeek, Moonshot), and enable_thinking (DashScope).
+// reasonOther reads the fields that clients of other services send in place of reasoning_effort: reasoning
+// (OpenRouter), thinking (Z.ai, DeepSeek, Moonshot), and enable_thinking (DashScope).
 func (m *served) reasonOther(f *fields, c *conversation) {
 	on := func(o *fields, name string, yes bool) {
 		if yes && m.syntax.Open == "" {
@@ -559,8 +559,11 @@ func (m *served) reasonOther(f *fields, c *conversation) {
 		o.hintRest()
 	}
 	if o := f.object("thinking"); o != nil {
-		if kind := o.needOneOf("type", "enabled", "disabled", "adaptive", "auto"); kind == "enabled" || kind == "disabled" {
-			on(o, "type", kind == "enabled")
+		switch o.needOneOf("type", "enabled", "disabled", "adaptive", "auto") {
+		case "enabled":
+			on(o, "type", true)
+		case "disabled":
+			on(o, "type", false)
 		}
 		o.hintRest()
 	}

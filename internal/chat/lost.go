@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/karat-run/karat/jinja"
 )
@@ -142,6 +141,11 @@ func asParts(messages []*jinja.Dict) []*jinja.Dict {
 
 // writeArguments returns the messages with the arguments of calls as JSON, as APIs have them, or nil if there are none.
 func writeArguments(messages []*jinja.Dict) []*jinja.Dict {
+	// parsed here, so that programs without chats link no Jinja
+	toJSON, err := jinja.Parse("{{ x | tojson }}", jinja.Options{})
+	if err != nil {
+		return nil
+	}
 	return change(messages, func(m *jinja.Dict) *jinja.Dict {
 		v, _ := m.Get("tool_calls")
 		calls, _ := jinja.Items(v)
@@ -151,7 +155,7 @@ func writeArguments(messages []*jinja.Dict) []*jinja.Dict {
 			v, _ = call.Get("function")
 			function, _ := v.(*jinja.Dict)
 			arguments, _ := function.Get("arguments")
-			text, err := toJSON().Execute(context.Background(), object("x", arguments))
+			text, err := toJSON.Execute(context.Background(), object("x", arguments))
 			if err != nil {
 				return nil
 			}
@@ -163,14 +167,6 @@ func writeArguments(messages []*jinja.Dict) []*jinja.Dict {
 		return replace(m, "tool_calls", jinja.List(all...))
 	})
 }
-
-var toJSON = sync.OnceValue(func() *jinja.Template {
-	t, err := jinja.Parse("{{ x | tojson }}", jinja.Options{})
-	if err != nil {
-		panic(err) // a mistake in this template
-	}
-	return t
-})
 
 // change returns the messages with others in place of those for which with returns one, or nil if there are none.
 func change(messages []*jinja.Dict, with func(*jinja.Dict) *jinja.Dict) (all []*jinja.Dict) {

@@ -207,7 +207,8 @@ func (p *Parser) find(final bool) (found *opener, at int, x reading) {
 				may = mayOpen(rest)
 			}
 			switch {
-			case o.owed && !p.last.owed && !p.blank(at) || o.fresh && !p.blank(at) || may == no || string(rest[:1]) != o.mark[:1]:
+			case o.owed && !p.last.owed && !p.blank(at), o.fresh && !p.blank(at), may == no,
+				string(rest[:1]) != o.mark[:1]:
 			case may == short && !final:
 				x = short
 			case len(rest) >= len(o.mark) && string(rest[:len(o.mark)]) == o.mark:
