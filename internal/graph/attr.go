@@ -199,14 +199,6 @@ func (a RoPEAttr) Turning(dim int) int {
 	return dim
 }
 
-// Pair returns the features of a head of dim turning at the i-th speed.
-func (a RoPEAttr) Pair(i, dim int) (first, second int) {
-	if a.Interleaved {
-		return 2 * i, 2*i + 1
-	}
-	return i, i + a.Turning(dim)/2
-}
-
 // Part returns the part of a position for the i-th pair.
 func (a RoPEAttr) Part(i int) int {
 	switch s := a.Sections; {

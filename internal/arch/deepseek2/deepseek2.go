@@ -76,12 +76,11 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	Next     *family.Next  `gguf:"" hf:""` // of a layer behind the last
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
+	Next             *family.Next  `gguf:"" hf:""` // of a layer behind the last
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // Attention is latent attention. KeyB [heads, rank, plain] and ValueB [heads, value, rank]
@@ -104,9 +103,7 @@ type Attention struct {
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Bias       *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias" if:"e_score_correction_bias"`
-	Gate       *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
-	Up         *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
-	Down       *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	Experts    family.Routed `gguf:"" hf:"experts"`
 	SharedGate *graph.Weight `gguf:"ffn_gate_shexp" hf:"shared_experts.gate_proj" if:"n_shared_experts"`
 	SharedUp   *graph.Weight `gguf:"ffn_up_shexp" hf:"shared_experts.up_proj" if:"n_shared_experts"`
 	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_experts.down_proj" if:"n_shared_experts"`
@@ -137,11 +134,7 @@ func New(c Config) (*Model, error) {
 		if i >= c.NumLayers {
 			m.Layers[i].Next = new(family.Next)
 		}
-		if i < c.FirstDense || c.NumExperts == 0 {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense || c.NumExperts == 0)
 	}
 	return m, errors.Join(err, m.addIndexers())
 }
@@ -206,9 +199,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, m.route, nil, e.Bias)
-	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
-	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
-	y = g.Name(y, "ffn_experts", "mlp.experts.out")
+	y := e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
 	if e.SharedUp == nil {
 		return y
 	}

@@ -70,9 +70,7 @@ type Attention struct {
 type MoE struct {
 	Router     *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
 	Bias       *graph.Weight `gguf:"exp_probs_b.bias" hf:"gate.e_score_correction_bias"`
-	Gate       *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
-	Up         *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
-	Down       *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	Experts    family.Routed `gguf:"" hf:"experts"`
 	SharedGate *graph.Weight `gguf:"ffn_gate_shexp" hf:"shared_experts.gate_proj" if:"n_shared_experts"`
 	SharedUp   *graph.Weight `gguf:"ffn_up_shexp" hf:"shared_experts.up_proj" if:"n_shared_experts"`
 	SharedDown *graph.Weight `gguf:"ffn_down_shexp" hf:"shared_experts.down_proj" if:"n_shared_experts"`
@@ -128,9 +126,7 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	route := g.RouteWith(g.Linear(e.Router, x, m.NumExperts), m.TopK, m.route, nil, e.Bias)
-	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
-	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
-	y = g.Name(y, "ffn_experts", "mlp.experts.out")
+	y := e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
 	if e.SharedUp == nil {
 		return y
 	}

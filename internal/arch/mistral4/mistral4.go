@@ -55,11 +55,10 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"mlp"`
-	MoE      *MoE          `gguf:"" hf:"mlp"`
+	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             Attention     `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	family.Feed[MoE] `gguf:"" hf:""`
 }
 
 // Attention is latent attention. KeyB [heads, rank, plain] and ValueB [heads, value, rank] are the folder's kv_b_proj.
@@ -96,11 +95,7 @@ func New(c Config) (*Model, error) {
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups, Best: 2}
 	for i := range m.Layers {
-		if i < c.FirstDense {
-			m.Layers[i].MLP = new(family.MLP)
-		} else {
-			m.Layers[i].MoE = new(MoE)
-		}
+		m.Layers[i].Choose(i < c.FirstDense)
 	}
 	return m, err
 }

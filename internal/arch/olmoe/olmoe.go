@@ -40,12 +40,10 @@ type Attention struct {
 	family.NormedAttention `gguf:"" hf:""`
 }
 
-// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
+// MoE is the mixture of experts.
 type MoE struct {
-	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
-	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
-	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
-	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Experts family.Routed `gguf:"" hf:"experts"`
 }
 
 // New makes a model with unbound weights.
@@ -77,7 +75,5 @@ func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Mod
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
 	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: m.Normalize}, nil, nil)
-	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
-	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
-	return g.Name(y, "ffn_experts", "mlp.experts.out")
+	return e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
 }

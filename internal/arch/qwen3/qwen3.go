@@ -50,19 +50,16 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		if m.LayerTypes[i] == "sliding_attention" {
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		if m.LayerTypes[kv.Layer] == "sliding_attention" {
 			kv.Window = m.SlidingWindow
 		}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-		if i < m.Deepstack {
-			h = g.Layer(i).Add(h, g.Layer(i).Deepstack(i, m.HiddenSize))
+		x = m.Layers[kv.Layer].forward(g, x, kv, m)
+		if kv.Layer < m.Deepstack {
+			x = g.Add(x, g.Deepstack(kv.Layer, m.HiddenSize))
 		}
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+		return x
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {

@@ -46,12 +46,10 @@ type Layer struct {
 	MoE      MoE                    `gguf:"" hf:"mlp"`
 }
 
-// MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
+// MoE is the mixture of experts.
 type MoE struct {
-	Router *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
-	Gate   *graph.Weight `gguf:"ffn_gate_exps" hf:"experts.gate_proj"`
-	Up     *graph.Weight `gguf:"ffn_up_exps" hf:"experts.up_proj"`
-	Down   *graph.Weight `gguf:"ffn_down_exps" hf:"experts.down_proj"`
+	Router  *graph.Weight `gguf:"ffn_gate_inp" hf:"gate"`
+	Experts family.Routed `gguf:"" hf:"experts"`
 }
 
 // New makes a model with unbound weights.
@@ -73,16 +71,13 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
-		if i < m.Deepstack {
-			h = g.Layer(i).Add(h, g.Layer(i).Deepstack(i, m.HiddenSize))
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		x = m.Layers[kv.Layer].forward(g, x, kv, m)
+		if kv.Layer < m.Deepstack {
+			x = g.Add(x, g.Deepstack(kv.Layer, m.HiddenSize))
 		}
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+		return x
+	})
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
@@ -94,7 +89,5 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 func (e *MoE) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {
 	scores := g.Linear(e.Router, x, m.NumExperts) // [T, experts]
 	route := g.RouteWith(scores, m.TopK, graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: m.Normalize}, nil, nil)
-	experts := graph.ExpertsAttr{ActAttr: graph.ActAttr{Act: m.Act}, Form: graph.Apart}
-	y := g.ExpertsWith(experts, []*graph.Weight{e.Gate, e.Up, e.Down}, nil, x, route, m.NumExperts, m.ExpertSize)
-	return g.Name(y, "ffn_experts", "mlp.experts.out")
+	return e.Experts.Forward(g, x, route, m.Act, m.NumExperts, m.ExpertSize)
 }

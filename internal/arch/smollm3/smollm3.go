@@ -55,13 +55,9 @@ func New(c Config) (*Model, error) {
 
 // Forward records the pass from the step's tokens to logits [outputs, vocab].
 func (m *Model) Forward(g graph.Builder) *graph.Node {
-	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
-	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: m.NumKVHeads, Dim: m.HeadDim}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m.turns(i), m)
-	}
-	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
-	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
+	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+		return m.Layers[kv.Layer].forward(g, x, kv, m.turns(kv.Layer), m)
+	})
 }
 
 // turns reports whether layer i turns queries and keys.
