@@ -16,7 +16,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	paths, err := golden.UnpackAll("testdata")
+	paths, err := golden.UnpackAll("testdata", "testdata")
 	if err == nil && len(paths) == 0 {
 		log.Fatal("nothing packed in testdata: run this in the repository's root folder")
 	}

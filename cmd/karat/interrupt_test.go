@@ -39,7 +39,7 @@ func (c *countdown) Done() <-chan struct{} { c.ask(); return c.Context.Done() }
 func TestInterruptedOutput(t *testing.T) {
 	old := interruptible
 	t.Cleanup(func() { interruptible = old })
-	models := golden.Unpacked(t)
+	model := golden.Model(t, "tiny-qwen3")
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {
 		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
@@ -48,7 +48,6 @@ func TestInterruptedOutput(t *testing.T) {
 	}
 	write("p.json", `[{"text": "The color of the sky is blue."}, {"text": "Hello"}]`)
 	write("t.txt", strings.Repeat("The color of the sky is blue. ", 40))
-	model := filepath.Join(models, "seeded", "tiny-qwen3")
 	interruptible = func() (context.Context, func()) { return context.WithCancel(t.Context()) }
 	karat := func(line string) error {
 		c := newRootCommand()

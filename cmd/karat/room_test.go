@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 
 // TestRoom: what does not fit the disk is refused before it is written, with both numbers.
 func TestRoom(t *testing.T) {
-	models := golden.Unpacked(t)
+	model := golden.Model(t, "tiny-qwen3")
 	t.Chdir(t.TempDir())
 	free := sysinfo.FreeDisk
 	t.Cleanup(func() { sysinfo.FreeDisk = free })
@@ -24,7 +23,7 @@ func TestRoom(t *testing.T) {
 		c.SetArgs(strings.Fields(line))
 		return c.Execute()
 	}
-	if err := run("convert " + filepath.Join(models, "seeded", "tiny-qwen3") + " -o in.gguf"); err != nil {
+	if err := run("convert " + model + " -o in.gguf"); err != nil {
 		t.Fatal(err)
 	}
 	sysinfo.FreeDisk = func(string) int64 { return 1000 }

@@ -260,7 +260,7 @@ func Unpacked(t testing.TB) string {
 	if err := os.CopyFS(dir, os.DirFS(Repo(t))); err != nil {
 		t.Fatalf("golden: unpacked: %v", err)
 	}
-	if paths, err := UnpackAll(dir); err != nil || len(paths) == 0 {
+	if paths, err := UnpackAll(Repo(t), dir); err != nil || len(paths) == 0 {
 		t.Fatalf("golden: unpacked: %d packed files, %v", len(paths), err)
 	}
 	seeds, _ := filepath.Glob(filepath.Join(dir, "seeded", "*", "seed.json")) // the pattern is well formed
@@ -272,15 +272,16 @@ func Unpacked(t testing.TB) string {
 	return dir
 }
 
-// UnpackAll writes what lies packed in a copy of testdata, or there, beside it, and returns the paths.
-func UnpackAll(dir string) (paths []string, err error) {
+// UnpackAll writes what lies packed in testdata to the same places of a copy, or there, and returns the paths.
+func UnpackAll(testdata, to string) (paths []string, err error) {
 	for _, pattern := range []string{"*/*.br", "*/*/*.br"} {
-		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is well formed
+		found, _ := filepath.Glob(filepath.Join(testdata, pattern)) // the pattern is well formed
 		paths = append(paths, found...)
 	}
 	for i := range paths {
-		paths[i] = strings.TrimSuffix(paths[i], ".br")
-		b, err := Unpack(paths[i])
+		from := strings.TrimSuffix(paths[i], ".br")
+		paths[i] = filepath.Join(to, strings.TrimPrefix(from, testdata))
+		b, err := unpackOnce(from)
 		if err == nil {
 			err = os.WriteFile(paths[i], b, 0o666)
 		}

@@ -13,7 +13,7 @@ import (
 
 // TestParityUsage wants an error of what cannot be meant.
 func TestParityUsage(t *testing.T) {
-	root := golden.Unpacked(t)
+	root := golden.Repo(t)
 	models, tiny := filepath.Join(root, "models"), t.TempDir()
 	data, err := os.ReadFile(filepath.Join(golden.Root(t), demo))
 	if err != nil {
