@@ -3,7 +3,6 @@ package karat
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base32"
 	"encoding/json"
 	"iter"
 	"slices"
@@ -151,9 +150,7 @@ func partsOf(events []syntax.Event) (parts []Part) {
 
 // callID returns a new id. Its nine letters and digits are the form demanded by Mistral's templates.
 func callID() string {
-	var b [6]byte
-	rand.Read(b[:]) // never fails
-	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])[:9])
+	return strings.ToLower(rand.Text()[:9]) // of A to Z and 2 to 7
 }
 
 // reader reads the parts of an answer.

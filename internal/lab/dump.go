@@ -1,3 +1,7 @@
+//go:build !karat_wasmsimd
+
+// The page's program reads records in memory alone: archive/zip would bring compressors along.
+
 package lab
 
 import (
@@ -10,15 +14,59 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/karat-run/karat/internal/atomicfile"
 	"github.com/karat-run/karat/internal/mmap"
 	"github.com/karat-run/karat/internal/npy"
 	"github.com/karat-run/karat/internal/patherr"
+	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
 // maxArrays is the number of files of a dump. Each is a mapping of its own, of which Linux
 // gives a process 65530.
 const maxArrays = 1 << 15
+
+// ReadRecord opens the record at path, a safetensors file, and reads the JSON file beside path if there is one,
+// both as the same commit left them. The tensors stay in the file, so Close the record.
+func ReadRecord(path string) (*Record, error) {
+	if infoPath(path) == path {
+		return readRecord(path)
+	}
+	return atomicfile.Open([]string{path, infoPath(path)}, func() (*Record, error) { return readRecord(path) })
+}
+
+func readRecord(path string) (*Record, error) {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		if kind := kindOf(path); kind != "" {
+			return nil, fmt.Errorf("record: %s: it is %s, not safetensors%s", path, kind, instead(kind))
+		}
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	r := &Record{Path: path, file: f}
+	if err := r.read(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("record: %s: %w", path, err), f.Close())
+	}
+	return r, nil
+}
+
+// instead says what to do with a file of a kind.
+func instead(kind string) string {
+	switch kind {
+	case kindJSON:
+		return ": if it lies beside a record, or in a folder of arrays, name these"
+	case kindNumpy, kindZip, kindText:
+		return ": karat lab import makes a record of some others"
+	}
+	return ""
+}
+
+func (r *Record) read(f *safetensors.File) error {
+	if err := readJSON(infoPath(r.Path), r.addInfo); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return mmap.Guard(func() error { return r.fill(f.Tensors) })
+}
 
 // ReadDump opens an engine's dump: a record; a folder of NumPy files, each an array named like a record's tensor;
 // or a single NumPy file, .npy or .npz. An array's name is the file's name without .npy, or the name in

@@ -1,3 +1,5 @@
+//go:build !karat_wasmsimd
+
 package lab
 
 import (
