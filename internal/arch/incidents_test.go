@@ -239,6 +239,7 @@ var rotary = []incident{
 	{row: "type unknown, old spelling", model: "qwen2", hf: set("rope_scaling", map[string]any{"type": "ntk", "factor": 4}), want: []string{`rope_type "ntk" is not supported`}},
 	{row: "type unknown in GGUF", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "ntk"); f.set("rope.scaling.factor", float32(4)) },
 		want: []string{`key qwen2.rope.scaling.type is "ntk", supported are none, linear, yarn and longrope`}},
+	{row: "magnitude in GGUF", model: "qwen2", gguf: key("rope.scaling.attn_factor", float32(2)), want: []string{"key qwen2.rope.scaling.attn_factor is 2, supported is 1"}},
 	{row: "magnitude 0", model: "qwen3", hf: set("rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4, "attention_factor": 0}), want: []string{"rope_scaling.attention_factor is 0, expected a number from"}},
 	{row: "type a number in GGUF", model: "qwen2", gguf: key("rope.scaling.type", uint32(2)), want: []string{"key qwen2.rope.scaling.type is 2, expected a string"}},
 	{row: "type linear and rope_freqs", model: "llama", gguf: func(f *file) {

@@ -57,6 +57,9 @@ func (r *reader) readRope() {
 		s.Fill("partial_rotary_factor", f["partial_rotary_factor"])
 	}
 	r.readLongrope(f)
+	if n, ok := r.number("rope.scaling.attn_factor"); ok && n != 1 && f["rope_type"] != "longrope" {
+		r.errorf("rope.scaling.attn_factor", "is %v, supported is 1 without divisors of the type longrope", n)
+	}
 	if t, ok := r.set.ByName["rope_freqs"]; ok {
 		r.set.Drop("rope_freqs")
 		if f["rope_type"] != nil {
