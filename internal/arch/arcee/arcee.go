@@ -29,12 +29,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer = family.Layer[Attention, MLP]
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
-}
+type Layer = family.Layer[family.Attention, MLP]
 
 // MLP is the feed-forward part.
 type MLP struct {
@@ -52,13 +47,13 @@ func New(c Config) (*Model, error) {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
 		l := &m.Layers[kv.Layer]
-		attn := func(x *graph.Node) *graph.Node { return l.Attn.forward(g, x, kv, m) }
+		attn := func(x *graph.Node) *graph.Node { return m.attend(g, &l.Attn, x, kv) }
 		mlp := func(x *graph.Node) *graph.Node { return l.MLP.forward(g, x, m) }
 		return l.Record(g, x, &m.Usual, attn, mlp)
 	})
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	g.StoreKV(kv, g.RoPE("k", k, m.turn), v)
 	return g.Linear(a.O, g.Attention(g.RoPE("q", q, m.turn), kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)

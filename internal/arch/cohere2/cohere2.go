@@ -36,14 +36,9 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	Norm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn Attention     `gguf:"" hf:"self_attn"`
-	MLP  family.MLP    `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	Norm *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn family.Attention `gguf:"" hf:"self_attn"`
+	MLP  family.MLP       `gguf:"" hf:"mlp"`
 }
 
 // New makes a model with unbound weights.
@@ -70,11 +65,11 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.LayerNorm(l.Norm, nil, h, m.NormEps)
-	h = g.Add(h, l.Attn.forward(g, x, kv, m))
+	h = g.Add(h, m.attend(g, &l.Attn, x, kv))
 	return g.Name(g.Add(h, l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)), "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	if kv.Window > 0 { // full layers see positions by their mask alone
 		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)

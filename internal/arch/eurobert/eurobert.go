@@ -34,15 +34,10 @@ type Model struct {
 
 // Layer is an encoder layer.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      family.MLP    `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	AttnNorm *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight    `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      family.MLP       `gguf:"" hf:"mlp"`
 }
 
 // New makes a model with unbound weights.
@@ -62,12 +57,12 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv))
 	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
 	return g.Name(h, "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)

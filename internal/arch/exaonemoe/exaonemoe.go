@@ -45,16 +45,11 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	Next             *family.Next  `gguf:"" hf:""` // of a layer behind the last
-	AttnNorm         *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn             Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm          *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	Next             *family.Next           `gguf:"" hf:""` // of a layer behind the last
+	AttnNorm         *graph.Weight          `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn             family.NormedAttention `gguf:"" hf:"self_attn"`
+	MLPNorm          *graph.Weight          `gguf:"ffn_norm" hf:"post_attention_layernorm"`
 	family.Feed[MoE] `gguf:"" hf:""`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -94,14 +89,14 @@ func (m *Model) Decoder() *family.Decoder {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	moe := func(x *graph.Node) *graph.Node { return l.MoE.forward(g, x, m) }
 	x = l.Feed.Forward(g, x, &m.Usual, m.IntermediateSize, moe)
 	return g.Name(g.Add(h, x), "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.NormedAttention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RMSNorm(a.QNorm, q, m.RMSNormEps, 0), g.RMSNorm(a.KNorm, k, m.RMSNormEps, 0)
 	if kv.Window == m.SlidingWindow {

@@ -64,11 +64,11 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	MixerNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Scan      Scan          `gguf:"" hf:"mamba"`
-	Attn      Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm   *graph.Weight `gguf:"ffn_norm" hf:"pre_ff_layernorm"`
-	MLP       MLP           `gguf:"" hf:"feed_forward"`
+	MixerNorm *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Scan      Scan             `gguf:"" hf:"mamba"`
+	Attn      family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm   *graph.Weight    `gguf:"ffn_norm" hf:"pre_ff_layernorm"`
+	MLP       MLP              `gguf:"" hf:"feed_forward"`
 }
 
 // Scan is a gated selective scan.
@@ -81,11 +81,6 @@ type Scan struct {
 	D        *graph.Weight `gguf:"ssm_d" hf:"D"`
 	Norm     *graph.Weight `gguf:"ssm_norm" hf:"norm" if:"mamba_rms_norm"`
 	Out      *graph.Weight `gguf:"ssm_out" hf:"out_proj"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
 }
 
 // MLP is the gated feed-forward part.
@@ -142,7 +137,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
 	x := g.RMSNorm(l.MixerNorm, h, m.RMSNormEps, 0)
 	scan := times(g, l.Scan.forward(g, times(g, x, m.ScanIn), m), m.ScanOut)
-	attn := times(g, l.Attn.forward(g, times(g, x, m.AttnIn), kv, m), m.AttnOut)
+	attn := times(g, m.attend(g, &l.Attn, times(g, x, m.AttnIn), kv), m.AttnOut)
 	h = g.Add(h, g.Add(scan, attn))
 	h = g.Add(h, l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
 	return g.Name(h, "out", "out")
@@ -167,7 +162,7 @@ func (s *Scan) forward(g graph.Builder, h *graph.Node, m *Model) *graph.Node {
 	return m.hide(g.Linear(s.Out, y, m.HiddenSize))
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q := g.Heads(m.hide(g.Linear(a.Q, x, m.NumHeads*m.HeadDim)), m.HeadDim)                    // [T, heads, dim]
 	k := g.Heads(times(g, m.hide(g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)), m.Key), m.HeadDim) // [T, kvHeads, dim]
 	v := g.Heads(m.hide(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)), m.HeadDim)

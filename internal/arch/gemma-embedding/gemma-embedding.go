@@ -42,17 +42,12 @@ type Model struct {
 
 // Layer is an encoder layer.
 type Layer struct {
-	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn         Attention     `gguf:"" hf:"self_attn"`
-	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
-	MLP          family.MLP    `gguf:"" hf:"mlp"`
-	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
+	AttnNorm     *graph.Weight          `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         family.NormedAttention `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight          `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm      *graph.Weight          `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
+	MLP          family.MLP             `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight          `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
 // layerConfig holds the settings of a layer.
@@ -86,14 +81,14 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
-	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), lc, m)
+	x := m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), lc)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
 	x = l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m.Act, m.IntermediateSize, m.HiddenSize)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
 	return g.Name(h, "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.NormedAttention, x *graph.Node, lc layerConfig) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q = g.RoPE("q", g.RMSNorm(a.QNorm, q, m.RMSNormEps, 1), lc.turn) //
 	k = g.RoPE("k", g.RMSNorm(a.KNorm, k, m.RMSNormEps, 1), lc.turn) //

@@ -40,17 +40,12 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn         Attention     `gguf:"" hf:"self_attn"`
-	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
-	MLP          family.MLP    `gguf:"" hf:"mlp"`
-	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	AttnNorm     *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn         family.Attention `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight    `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLPNorm      *graph.Weight    `gguf:"ffn_norm" hf:"pre_feedforward_layernorm"`
+	MLP          family.MLP       `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight    `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
 // New makes a model with unbound weights.
@@ -78,14 +73,14 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), kv, m)
+	x := m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 1), kv)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 1))
 	x = l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 1), m.Act, m.IntermediateSize, m.HiddenSize)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 1))
 	return g.Name(h, "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)

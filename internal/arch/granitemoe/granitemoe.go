@@ -37,16 +37,11 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MoE      MoE           `gguf:"" hf:"block_sparse_moe"`
-	Shared   MLP           `gguf:"" hf:"shared_mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	AttnNorm *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight    `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE      MoE              `gguf:"" hf:"block_sparse_moe"`
+	Shared   MLP              `gguf:"" hf:"shared_mlp"`
 }
 
 // MoE is the mixture of experts. Each of the last three weights is a stack over all experts.
@@ -82,7 +77,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m)
+	x := m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv)
 	h = g.Add(h, g.Scale(x, m.HalfMultiplier))
 	x = g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	y := l.MoE.forward(g, x, m)
@@ -92,7 +87,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	return g.Name(g.Add(h, g.Scale(y, m.HalfMultiplier)), "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)
 	g.StoreKV(kv, k, v)

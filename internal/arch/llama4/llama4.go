@@ -43,16 +43,11 @@ type Model struct {
 
 // Layer is a decoder layer, with either an MLP or a mixture.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      *family.MLP   `gguf:"" hf:"feed_forward"`
-	MoE      *MoE          `gguf:"" hf:"feed_forward"`
-}
-
-// Attention is grouped-query attention.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
+	AttnNorm *graph.Weight    `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     family.Attention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight    `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MLP      *family.MLP      `gguf:"" hf:"feed_forward"`
+	MoE      *MoE             `gguf:"" hf:"feed_forward"`
 }
 
 // MoE is the mixture of experts, with a shared expert for all tokens.
@@ -96,7 +91,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	if l.MLP != nil {
 		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
@@ -106,7 +101,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	return g.Name(g.Add(h, x), "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q, k, v := a.Heads(g, x, &m.Sizes)
 	if kv.Chunked {
 		q, k = g.RoPE("q", q, m.turn), g.RoPE("k", k, m.turn)

@@ -31,15 +31,10 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MoE      MoE           `gguf:"" hf:"block_sparse_moe"`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
+	AttnNorm *graph.Weight          `gguf:"attn_norm" hf:"input_layernorm"`
+	Attn     family.NormedAttention `gguf:"" hf:"self_attn"`
+	MLPNorm  *graph.Weight          `gguf:"ffn_norm" hf:"post_attention_layernorm"`
+	MoE      MoE                    `gguf:"" hf:"block_sparse_moe"`
 }
 
 // MoE is the mixture of experts.
@@ -65,12 +60,12 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, m.attend(g, &l.Attn, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv))
 	h = g.Add(h, l.MoE.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m))
 	return g.Name(h, "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.NormedAttention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Heads(g.Linear(a.V, x, m.NumKVHeads*m.HeadDim), m.HeadDim)                  // [T, kvHeads, dim]

@@ -34,12 +34,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer = family.Layer[Attention, family.MLP]
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
-}
+type Layer = family.Layer[family.Attention, family.MLP]
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
@@ -64,13 +59,13 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
 		kv.Window = m.SlidingWindow
 		l := &m.Layers[kv.Layer]
-		attn := func(x *graph.Node) *graph.Node { return l.Attn.forward(g, x, kv, m) }
+		attn := func(x *graph.Node) *graph.Node { return m.attend(g, &l.Attn, x, kv) }
 		mlp := func(x *graph.Node) *graph.Node { return l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize) }
 		return l.Record(g, x, &m.Usual, attn, mlp)
 	})
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.Attention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q := g.Linear(a.Q, x, m.NumHeads*m.HeadDim)    // [T, heads·dim]
 	k := g.Linear(a.K, x, m.NumKVHeads*m.HeadDim)  // [T, kvHeads·dim]
 	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)  //

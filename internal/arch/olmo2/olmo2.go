@@ -34,15 +34,10 @@ type Model struct {
 
 // Layer is a decoder layer.
 type Layer struct {
-	Attn         Attention     `gguf:"" hf:"self_attn"`
-	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
-	MLP          family.MLP    `gguf:"" hf:"mlp"`
-	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
-}
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
+	Attn         family.NormedAttention `gguf:"" hf:"self_attn"`
+	PostAttnNorm *graph.Weight          `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
+	MLP          family.MLP             `gguf:"" hf:"mlp"`
+	PostMLPNorm  *graph.Weight          `gguf:"post_ffw_norm" hf:"post_feedforward_layernorm"`
 }
 
 // layerConfig holds the settings of a layer.
@@ -77,13 +72,13 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, lc layerConfig, m *Model) *graph.Node {
-	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, l.Attn.forward(g, h, lc, m), m.RMSNormEps, 0))
+	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, m.attend(g, &l.Attn, h, lc), m.RMSNormEps, 0))
 	y := l.MLP.Forward(g, h, m.Act, m.IntermediateSize, m.HiddenSize)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, y, m.RMSNormEps, 0))
 	return g.Name(h, "out", "out")
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, lc layerConfig, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.NormedAttention, x *graph.Node, lc layerConfig) *graph.Node {
 	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)                                      //

@@ -33,12 +33,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer = family.Layer[Attention, MoE]
-
-// Attention is grouped-query attention over normed queries and keys.
-type Attention struct {
-	family.NormedAttention `gguf:"" hf:""`
-}
+type Layer = family.Layer[family.NormedAttention, MoE]
 
 // MoE is the mixture of experts.
 type MoE struct {
@@ -56,13 +51,13 @@ func New(c Config) (*Model, error) {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	return m.Record(g, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
 		l := &m.Layers[kv.Layer]
-		attn := func(x *graph.Node) *graph.Node { return l.Attn.forward(g, x, kv, m) }
+		attn := func(x *graph.Node) *graph.Node { return m.attend(g, &l.Attn, x, kv) }
 		mlp := func(x *graph.Node) *graph.Node { return l.MLP.forward(g, x, m) }
 		return l.Record(g, x, &m.Usual, attn, mlp)
 	})
 }
 
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
+func (m *Model) attend(g graph.Builder, a *family.NormedAttention, x *graph.Node, kv *graph.KV) *graph.Node {
 	q := g.RMSNorm(a.QNorm, g.Linear(a.Q, x, m.NumHeads*m.HeadDim), m.RMSNormEps, 0)   // [T, heads·dim]
 	k := g.RMSNorm(a.KNorm, g.Linear(a.K, x, m.NumKVHeads*m.HeadDim), m.RMSNormEps, 0) // [T, kvHeads·dim]
 	v := g.Linear(a.V, x, m.NumKVHeads*m.HeadDim)                                      //
