@@ -60,14 +60,6 @@ var Family = family.Family{
 	},
 }
 
-// factors returns the limits of multipliers.
-func factors(settings ...string) (all []family.Limit) {
-	for _, key := range settings {
-		all = append(all, family.Limit{Key: key, Min: least, Max: most})
-	}
-	return all
-}
-
 // multiply returns the settings as multipliers of a weight, in order.
 func multiply(settings ...string) func(s family.Settings, row int) []float64 {
 	return func(s family.Settings, _ int) (all []float64) {
