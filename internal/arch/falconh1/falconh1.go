@@ -52,6 +52,14 @@ type Config struct {
 // A multiplier's bounds.
 const least, most = 1e-6, 1e6
 
+// factors returns the limits of multipliers.
+func factors(settings ...string) (all []family.Limit) {
+	for _, key := range settings {
+		all = append(all, family.Limit{Key: key, Min: least, Max: most})
+	}
+	return all
+}
+
 // Model is the whole decoder.
 type Model struct {
 	Config
