@@ -16,11 +16,6 @@ type Sizes struct {
 	HeadDim    int `json:"head_dim"`
 }
 
-// KV returns the store of a layer over all positions.
-func (s *Sizes) KV(layer int) *graph.KV {
-	return &graph.KV{Layer: layer, Heads: s.NumKVHeads, Dim: s.HeadDim}
-}
-
 // Usual holds the settings of most decoders.
 type Usual struct {
 	Sizes
@@ -40,25 +35,27 @@ type Trunk[L any] struct {
 // NewTrunk makes a trunk with n layers, without weights.
 func NewTrunk[L any](n int) Trunk[L] { return Trunk[L]{Layers: make([]L, n)} }
 
-// Around returns the decoder of these weights. Function layer records the layer of a store, and may give the store a
-// window.
-func (t *Trunk[L]) Around(c *Usual, layer LayerFunc) *Decoder {
-	return &Decoder{Embed: t.Embed, Norm: t.Norm, Output: t.Output, Vocab: c.VocabSize, Hidden: c.HiddenSize,
-		Layers: c.NumLayers, Eps: c.RMSNormEps, KV: c.KV, Layer: layer}
+// Record records the pass from the step's tokens to logits [outputs, vocab]. Function layer records the layer of a
+// store, and may give the store a window.
+func (t *Trunk[L]) Record(g graph.Builder, c *Usual, layer LayerFunc) *graph.Node {
+	return around(t.Embed, t.Norm, t.Output, c, layer).Forward(g)
 }
 
-// Predicting returns the decoder of these weights with its head, if the model has layers behind the last.
-func (t *Trunk[L]) Predicting(c *Usual, layer LayerFunc, next func(*L) *Next) *Decoder {
-	d := t.Around(c, layer)
+// Predicting returns the decoder of a trunk with its head, if the model has layers behind the last.
+func Predicting[L any](t *Trunk[L], c *Usual, layer LayerFunc, next func(*L) *Next) *Decoder {
+	d := around(t.Embed, t.Norm, t.Output, c, layer)
 	if len(t.Layers) > c.NumLayers {
 		d.Next = next(&t.Layers[c.NumLayers])
 	}
 	return d
 }
 
-// Record records the pass from the step's tokens to logits [outputs, vocab].
-func (t *Trunk[L]) Record(g graph.Builder, c *Usual, layer LayerFunc) *graph.Node {
-	return t.Around(c, layer).Forward(g)
+// around makes a decoder of its weights. It is no method: models would have wrappers of it.
+func around(embed, norm, output *graph.Weight, c *Usual, layer LayerFunc) *Decoder {
+	heads, dim := c.NumKVHeads, c.HeadDim
+	return &Decoder{Embed: embed, Norm: norm, Output: output, Vocab: c.VocabSize, Hidden: c.HiddenSize,
+		Layers: c.NumLayers, Eps: c.RMSNormEps, Layer: layer,
+		KV: func(i int) *graph.KV { return &graph.KV{Layer: i, Heads: heads, Dim: dim} }}
 }
 
 // Layer is a decoder layer with attention A and a feed-forward part F, each behind a norm.

@@ -144,7 +144,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 
 // Decoder implements family.Predictor.
 func (m *Model) Decoder() *family.Decoder {
-	d := m.Predicting(&m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
+	d := family.Predicting(&m.Trunk, &m.Usual, func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
 		return m.Layers[kv.Layer].forward(g, x, kv, m)
 	}, func(l *Layer) *family.Next { return l.Next })
 	d.Offset = 1
