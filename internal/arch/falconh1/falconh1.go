@@ -205,11 +205,3 @@ func (m *Model) hide(x *graph.Node) *graph.Node {
 	}
 	return x
 }
-
-// factors returns the limits of multipliers.
-func factors(settings ...string) (all []family.Limit) {
-	for _, key := range settings {
-		all = append(all, family.Limit{Key: key, Min: least, Max: most})
-	}
-	return all
-}
