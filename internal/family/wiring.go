@@ -50,7 +50,7 @@ func Predicting[L any](t *Trunk[L], c *Usual, layer LayerFunc, next func(*L) *Ne
 	return d
 }
 
-// around makes a decoder of its weights. It is no method: models would have wrappers of it.
+// around makes a decoder of its weights.
 func around(embed, norm, output *graph.Weight, c *Usual, layer LayerFunc) *Decoder {
 	heads, dim := c.NumKVHeads, c.HeadDim
 	return &Decoder{Embed: embed, Norm: norm, Output: output, Vocab: c.VocabSize, Hidden: c.HiddenSize,
