@@ -68,10 +68,12 @@ func mscale(factor, m float64) float64 { return float64(0.1*m*ln(factor)) + 1 }
 // ScoreScale returns a further factor of attention's scores: for a yarn with mscale_all_dim, the square of its
 // multiplier, the part of the magnitude missing in features that do not turn. (transformers' modeling_deepseek_v3.py)
 func (p Params) ScoreScale() float64 {
-	if p.Type != "yarn" || p.MscaleAllDim == 0 || !(p.Factor > 1) {
+	p = p.whole()
+	_, factor, err := p.growth()
+	if p.Type != "yarn" || p.MscaleAllDim == 0 || err != nil || !(factor > 1) {
 		return 1
 	}
-	by := mscale(p.Factor, p.MscaleAllDim)
+	by := mscale(factor, p.MscaleAllDim)
 	return by * by
 }
 

@@ -171,3 +171,13 @@ func TestResolveErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestScoreScale: a factor that follows from the contexts counts as one that is given.
+func TestScoreScale(t *testing.T) {
+	given := Params{Type: "yarn", Factor: 4, Context: 1024, MscaleAllDim: 1}
+	follows := given
+	follows.Factor = 0
+	if got, want := opening(follows, 4096, 0).ScoreScale(), given.ScoreScale(); got != want || want == 1 {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
