@@ -125,7 +125,7 @@ func oneSystem(messages []*jinja.Dict) []*jinja.Dict {
 }
 
 // partOf is in a prompt that shows a part as Python prints a dict.
-const partOf = "one of several parts"
+const partOf = "part-of-several-5e1c"
 
 // asParts returns the messages with contents in parts, as templates of models for pictures want them, or nil if none
 // is a text.

@@ -74,6 +74,7 @@ func TestChecked(t *testing.T) {
 		want     string
 	}{
 		{parts, []*jinja.Dict{user, yo}, "<user>hi<assistant>yo"},
+		{parts, []*jinja.Dict{Message("user", "One of several parts")}, "<user>One of several parts"},
 		{parts, []*jinja.Dict{Message("system", "s"), user}, `0: the chat template would leave out this text of the role "system": it has no place for the role here; give the text to a user`},
 		{"{% if messages[0].content is not string %}" + any + "{% endif %}", []*jinja.Dict{user}, `0: the chat template would leave out this text of the role "user": it has no place for it between these messages`},
 		{texts, []*jinja.Dict{user, calls}, `<user>hi<assistant>f{"a": [1, "é"]}`},
