@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,22 +9,14 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat"
-	"github.com/karat-run/karat/internal/dev/parrot"
+	"github.com/karat-run/karat/internal/dev/talker"
 	"github.com/karat-run/karat/mcp"
 )
 
 const called = "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"hi\"}}\n</tool_call>"
 
 func load(t *testing.T, text, then string) *karat.Session {
-	template, err := os.ReadFile("../internal/chat/testdata/templates/Qwen-Qwen3-0.6B.jinja")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file bytes.Buffer
-	if err := parrot.Write(&file, string(template), text, parrot.Options{Control: []string{"<tool_response>"}, After: "<tool_response>", Then: then, Context: 32768}); err != nil {
-		t.Fatal(err)
-	}
-	m, err := karat.LoadSources(t.Context(), []karat.Source{{Name: "parrot", Data: file.Bytes()}}, karat.Options{Threads: 1})
+	m, err := talker.Parrot(t.Context(), text, then)
 	if err != nil {
 		t.Fatal(err)
 	}

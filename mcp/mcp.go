@@ -77,8 +77,8 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 		switch {
 		case e.Disabled:
 			continue
-		case name == "" || strings.ContainsAny(name, "/,"):
-			return nil, fmt.Errorf("the name %q of a server: want one without / and comma", name)
+		case name == "" || strings.ContainsAny(name, "/,*"): // they mean more in Options.Allow
+			return nil, fmt.Errorf("the name %q of a server: want one without /, * and comma", name)
 		case e.URL != "" || e.ServerURL != "" || e.Type != "" && e.Type != "stdio":
 			return nil, fmt.Errorf("server %q is reached over HTTP: want one with a command", name)
 		case e.Command == "":

@@ -354,7 +354,7 @@ func TestReadConfig(t *testing.T) {
 		t.Errorf("VS Code's: %+v, %v", got, err)
 	}
 	for text, want := range map[string]string{``: "JSON", `{}`: "mcpServers", `{"mcpServers": {"a": {"url": "http://x"}}}`: `"a" is reached over HTTP`, `{"mcpServers": {"a": {"type": "sse", "command": "a"}}}`: "HTTP",
-		`{"mcpServers": {"a": {}}}`: `"a" has no command`, `{"mcpServers": {"a/b": {"command": "a"}}}`: "the name", `{"mcpServers": {"a": {"command": "a", "timeout": -1}}}`: "timeout",
+		`{"mcpServers": {"a": {}}}`: `"a" has no command`, `{"mcpServers": {"a/b": {"command": "a"}}}`: "the name", `{"mcpServers": {"*": {"command": "a"}}}`: "the name", `{"mcpServers": {"a": {"command": "a", "timeout": -1}}}`: "timeout",
 		`{"mcpServers": {"a": {"command": ["a"]}}}`: "cannot unmarshal", strings.Repeat(" ", maxConfig+1): "more than"} {
 		if _, err := ReadConfig(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: want %q, got %v", text, want, err)
