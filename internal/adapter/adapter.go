@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -43,10 +44,11 @@ func Open(path string) (f *File, err error) {
 		}
 		return err
 	})
-	if err != nil && strings.HasPrefix(err.Error(), path) { // of a file within, or of the file
-		return nil, err
-	}
 	if err != nil {
+		rest, named := strings.CutPrefix(err.Error(), filepath.Clean(path))
+		if named && strings.IndexAny(rest, `:/\`) == 0 { // of the file, or of a file within
+			return nil, err
+		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f.path = path

@@ -299,7 +299,10 @@ func TestHash(t *testing.T) {
 
 // TestOpen: folders and files that are no adapters, by path.
 func TestOpen(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "adapter")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	config, tensors := good(checkpoint.HuggingFace).bytes(t, checkpoint.HuggingFace)
 	write := func(name string, data []byte) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
@@ -340,6 +343,11 @@ func TestOpen(t *testing.T) {
 	refused("at most 1048576")
 	if _, err := Open(filepath.Join(dir, "none")); err == nil {
 		t.Error("a path to nothing was opened")
+	}
+	write("adapter_config.json", []byte("{}"))
+	t.Chdir(filepath.Dir(dir))
+	if _, err := Open("adapter"); err == nil || !strings.HasPrefix(err.Error(), "adapter: adapter_config.json: ") {
+		t.Errorf("%v, want the folder before the file", err)
 	}
 }
 
