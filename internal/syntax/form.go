@@ -32,11 +32,10 @@ type Types []string
 // Add adds a tool with the JSON schema of its arguments.
 func (t *Tools) Add(name string, parameters []byte) {
 	var schema struct{ Properties map[string]schema }
+	_ = json.Unmarshal(parameters, &schema) // parts of another form allow all types
 	of := map[string]Types{}
-	if json.Unmarshal(parameters, &schema) == nil {
-		for name, p := range schema.Properties {
-			of[name] = p.types()
-		}
+	for name, p := range schema.Properties {
+		of[name] = p.types()
 	}
 	if *t == nil {
 		*t = Tools{}

@@ -82,9 +82,9 @@ var rows = []struct {
 func TestTypes(t *testing.T) {
 	var tools Tools
 	tools.Add("f", []byte(`{"properties": {"s": {"type": "string"}, "b": {"type": "boolean"}, "n": {"type": ["string", "null"]}, "e": {"enum": ["1", "x"]},
-		"c": {"const": 2}, "a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}, "l": {"type": "array"}, "o": {"oneOf": [{"type": "string"}, {}]}, "u": {}}}`))
+		"c": {"const": 2}, "a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}, "l": {"type": "array"}, "o": {"oneOf": [{"type": "string"}, {}]}, "u": {}, "y": true, "z": {"type": "string", "enum": 7}}}`))
 	for _, row := range [][3]string{{"s", "None", `"None"`}, {"s", " 1", `" 1"`}, {"s", `"q"`, `"\"q\""`}, {"b", "True", "true"}, {"b", "yes", `"yes"`}, {"n", "12", `"12"`}, {"n", "None", "null"}, {"n", "null", "null"},
-		{"e", "1", `"1"`}, {"c", "2", "2"}, {"a", "12", "12"}, {"a", "true", `"true"`}, {"l", "[1, 'x', None]", `[1,"x",null]`}, {"l", "[1", `"[1"`}, {"o", "12", "12"}, {"u", "True", `"True"`}, {"u", "[1]", "[1]"}, {"x", "12", "12"}} {
+		{"e", "1", `"1"`}, {"c", "2", "2"}, {"a", "12", "12"}, {"a", "true", `"true"`}, {"l", "[1, 'x', None]", `[1,"x",null]`}, {"l", "[1", `"[1"`}, {"o", "12", "12"}, {"u", "True", `"True"`}, {"u", "[1]", "[1]"}, {"x", "12", "12"}, {"y", "12", "12"}, {"z", "12", `"12"`}} {
 		answer := "<tool_call>\n<function=f>\n<parameter=" + row[0] + ">\n" + row[1] + "\n</parameter>\n</function>\n</tool_call>"
 		s := Of("<tool_call> <function=")
 		_, _, called := read(s.NewParser(tools, false), strings.Split(answer, ""))
