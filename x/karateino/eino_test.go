@@ -122,13 +122,17 @@ func (p *pair) WithTools(tools []*schema.ToolInfo) (model.ToolCallingChatModel, 
 // TestCalls: pieces of a stream add up to the whole answer, and a required call comes from a model that would not call.
 func TestCalls(t *testing.T) {
 	talk := []*schema.Message{schema.SystemMessage("Be brief."), schema.UserMessage("How is the weather in Oslo?")}
-	with, err := karateino.NewChatModel(parrot(t, talker.Call), karat.GenerateOptions{}).WithTools(weather)
+	seen := 0
+	with, err := karateino.NewChatModel(parrot(t, talker.Call), karat.GenerateOptions{OnToken: func(karat.Token) { seen++ }}).WithTools(weather)
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole, err := with.Generate(t.Context(), talk)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n := whole.ResponseMeta.Usage.CompletionTokens; seen != n {
+		t.Errorf("OnToken sees %d of %d tokens", seen, n)
 	}
 	stream, err := with.Stream(t.Context(), talk)
 	if err != nil {

@@ -37,9 +37,12 @@ func Ask(ctx context.Context, m *karat.Model, r Request, see func(karat.Part) er
 		return karat.Answer{}, err
 	}
 	a := karat.Answer{Message: karat.Message{Role: karat.RoleAssistant}}
+	own := o.OnToken
 	o.OnToken = func(t karat.Token) {
 		a.GeneratedTokens++
-		a.Stop, a.Stopped = t.Stop, t.Stopped
+		if a.Stop, a.Stopped = t.Stop, t.Stopped; own != nil {
+			own(t)
+		}
 	}
 	s := m.NewSession()
 	defer s.Close()
