@@ -110,21 +110,19 @@ func New(c Config) (*Model, error) {
 			"mamba_d_ssm %d: only norms behind the gate are supported, and sizes that agree", c.Normed, c.NormFirst,
 			c.ScanHeads, c.ScanDim, c.ScanSize)
 	}
-	if c.ScanParts == nil {
-		c.ScanParts = []float64{1, 1, 1, 1, 1}
-	}
-	if c.MLPParts == nil {
-		c.MLPParts = []float64{1, 1}
-	}
-	for key, list := range map[string][]float64{"ssm_multipliers": c.ScanParts, "mlp_multipliers": c.MLPParts} {
-		if slices.ContainsFunc(list, func(v float64) bool { return v < least || v > most }) {
-			return nil, fmt.Errorf("configuration key %s is %s, expected numbers from %v to %v", key,
-				family.Show(list), least, int(most))
+	for _, x := range []struct {
+		key  string
+		list *[]float64
+		n    int
+	}{{"ssm_multipliers", &c.ScanParts, 5}, {"mlp_multipliers", &c.MLPParts, 2}} {
+		if *x.list == nil {
+			*x.list = slices.Repeat([]float64{1}, x.n)
 		}
-	}
-	if len(c.ScanParts) != 5 || len(c.MLPParts) != 2 {
-		return nil, fmt.Errorf("%d ssm_multipliers and %d mlp_multipliers, want 5 and 2", len(c.ScanParts),
-			len(c.MLPParts))
+		bad := func(v float64) bool { return v < least || v > most }
+		if len(*x.list) != x.n || slices.ContainsFunc(*x.list, bad) {
+			return nil, fmt.Errorf("configuration key %s is %s, expected %d numbers from %v to %v", x.key,
+				family.Show(*x.list), x.n, least, int(most))
+		}
 	}
 	turn, err := family.Turn(c.HeadDim, c.Rope.Full)
 	return &Model{Config: c, turn: turn, Layers: make([]Layer, c.NumLayers)}, err

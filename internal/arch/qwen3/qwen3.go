@@ -32,12 +32,7 @@ type Model struct {
 }
 
 // Layer is a decoder layer.
-type Layer struct {
-	AttnNorm *graph.Weight          `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     family.NormedAttention `gguf:"" hf:"self_attn"`
-	MLPNorm  *graph.Weight          `gguf:"ffn_norm" hf:"post_attention_layernorm"`
-	MLP      family.MLP             `gguf:"" hf:"mlp"`
-}
+type Layer = family.Layer[family.NormedAttention, family.MLP]
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
@@ -54,16 +49,13 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 		if m.LayerTypes[kv.Layer] == "sliding_attention" {
 			kv.Window = m.SlidingWindow
 		}
-		x = m.Layers[kv.Layer].forward(g, x, kv, m)
+		l := &m.Layers[kv.Layer]
+		attn := func(x *graph.Node) *graph.Node { return l.Attn.Forward(g, x, kv, &m.Sizes, m.RMSNormEps, &m.turn) }
+		mlp := func(x *graph.Node) *graph.Node { return l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize) }
+		x = l.Record(g, x, &m.Usual, attn, mlp)
 		if kv.Layer < m.Deepstack {
 			x = g.Add(x, g.Deepstack(kv.Layer, m.HiddenSize))
 		}
 		return x
 	})
-}
-
-func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, &m.Sizes, m.RMSNormEps, &m.turn))
-	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
-	return g.Name(h, "out", "out")
 }
