@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/karat-run/karat"
@@ -432,6 +433,9 @@ func (p *conversation) load(name string) error {
 			parts = parts[:len(parts)-1]
 		}
 		for _, k := range m.Calls {
+			if n, err := strconv.Atoi(strings.TrimPrefix(k.ID, "call")); err == nil {
+				p.calls = max(p.calls, n) // later calls have other ids
+			}
 			parts = append(parts, karat.ToolCall{ID: k.ID, Name: k.Name, Arguments: k.Arguments})
 		}
 		p.messages = append(p.messages, karat.Message{Role: m.Role, Parts: parts})
