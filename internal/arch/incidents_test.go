@@ -234,7 +234,7 @@ var rotary = []incident{
 	{row: "factor negative", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": -8}), want: is("rope_scaling.factor", "-8, expected")},
 	{row: "factor missing", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear"}), want: []string{"factor is 0, expected a positive number"}},
 	{row: "factor a string", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": "linear", "factor": "8"}), want: is("rope_scaling.factor", `"8", expected`)},
-	{row: "type a number", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": 8}), want: is("rope_scaling.rope_type", "8, expected string")},
+	{row: "type a number", model: "llama", hf: set("rope_scaling", map[string]any{"rope_type": 8}), want: is("rope_scaling.rope_type", "8, expected a string")},
 	{row: "type unknown", model: "qwen3", hf: set("rope_scaling", map[string]any{"rope_type": "ntk", "factor": 4}), want: []string{`rope_type "ntk" is not supported`}},
 	{row: "type unknown, old spelling", model: "qwen2", hf: set("rope_scaling", map[string]any{"type": "ntk", "factor": 4}), want: []string{`rope_type "ntk" is not supported`}},
 	{row: "type unknown in GGUF", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "ntk"); f.set("rope.scaling.factor", float32(4)) },

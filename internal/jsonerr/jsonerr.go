@@ -28,7 +28,7 @@ func Plain(err error, prefix string) error {
 		}
 		return err
 	}
-	want := kind(e.Type)
+	want := Kind(e.Type)
 	if n, ok := strings.CutPrefix(e.Value, "number "); ok && want == "an integer" &&
 		strings.Trim(n, "-0123456789") == "" {
 		want += fmt.Sprintf(" of %d bits", e.Type.Bits())
@@ -51,7 +51,7 @@ func Unmarshal(data []byte, into any, key string) error {
 		return err
 	}
 	path, value := locate(data, e.Offset)
-	text := fmt.Sprintf("%.80s is %s", value, negated[kind(e.Type)])
+	text := fmt.Sprintf("%.80s is %s", value, negated[Kind(e.Type)])
 	if key = strings.TrimPrefix(key+path, "."); key != "" {
 		text = key + ": " + text
 	}
@@ -114,9 +114,11 @@ func locate(data []byte, end int64) (path, value string) {
 	}
 }
 
-// kind returns what JSON calls the values of a type.
-func kind(t reflect.Type) string {
+// Kind returns what JSON calls the values of a type.
+func Kind(t reflect.Type) string {
 	switch t.Kind() {
+	case reflect.Pointer:
+		return Kind(t.Elem())
 	case reflect.String:
 		return "a string"
 	case reflect.Slice, reflect.Array:

@@ -26,17 +26,22 @@ func longFreqs(base float64, dim int, short, long []float32, original, context i
 	if context > original {
 		factors, name, idle, other = long, other, short, name
 	}
-	if len(factors) != dim/2 {
-		return nil, fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(factors), name, dim/2)
+	check := func(name string, list []float32) error {
+		if len(list) != dim/2 {
+			return fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(list), name, dim/2)
+		}
+		for i, v := range list {
+			if !(v >= 1.0/maxFreq && v <= 1e30) {
+				return fmt.Errorf("longrope: %s %d is %v, expected 1/%d to 1e30", name, i, v, maxFreq)
+			}
+		}
+		return nil
 	}
-	if len(idle) != dim/2 { // whatever the context, a file is right or wrong
-		return nil, fmt.Errorf("longrope: %d numbers in %s for %d pairs", len(idle), other, dim/2)
+	if err := cmp.Or(check(name, factors), check(other, idle)); err != nil { // a file is wrong whatever the context
+		return nil, err
 	}
 	f := make(Freqs, dim/2)
 	for i, v := range factors {
-		if !(v >= 1.0/maxFreq && v <= 1e30) {
-			return nil, fmt.Errorf("longrope: %s %d is %v", name, i, v)
-		}
 		f[i] = round(1 / round(float64(v)*round(pow(base, round(float64(2*i)/float64(dim))))))
 	}
 	return f, nil

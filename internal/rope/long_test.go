@@ -27,6 +27,7 @@ func TestLong(t *testing.T) {
 	for want, call := range map[string]func() (Freqs, error){
 		"2 numbers in long_factor for 3 pairs": func() (Freqs, error) { return longFreqs(1e4, 6, short, long[:2], 64, 65) },
 		"short_factor 1 is NaN":                func() (Freqs, error) { return longFreqs(1e4, 6, []float32{1, float32(math.NaN()), 1}, long, 64, 64) },
+		"long_factor 2 is -1":                  func() (Freqs, error) { return longFreqs(1e4, 6, []float32{1, 1, 1}, []float32{1, 1, -1}, 64, 64) },
 		"short_factor 0 is 0":                  func() (Freqs, error) { return longFreqs(1e4, 6, []float32{0, 1, 1}, long, 64, 64) },
 		"head size 7":                          func() (Freqs, error) { return longFreqs(1e4, 7, short, long, 64, 64) },
 		"rope_theta 0":                         func() (Freqs, error) { return longFreqs(0, 6, short, long, 64, 64) },

@@ -56,6 +56,10 @@ const maxFreq = 64
 // Reads reports whether the type of scaling kind reads key, a key of config.json that Params has.
 func Reads(kind, key string) bool {
 	switch key {
+	case "factor":
+		return kind != "" && kind != "default" && kind != "factors"
+	case "low_freq_factor", "high_freq_factor":
+		return kind == "llama3"
 	case "beta_fast", "beta_slow", "truncate", "mscale", "mscale_all_dim":
 		return kind == "yarn"
 	case "attention_factor":
@@ -161,7 +165,8 @@ func (p *Params) scale(f Freqs) (Freqs, error) {
 	case "factors":
 		return p.divide(f)
 	}
-	return nil, fmt.Errorf("rope_type %q is not supported", p.Type)
+	return nil, fmt.Errorf("rope_type %q is not supported; supported are default, linear, dynamic, llama3, yarn, "+
+		"longrope and proportional", p.Type)
 }
 
 func (p *Params) llama3(f Freqs) (Freqs, error) {

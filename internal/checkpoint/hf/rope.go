@@ -133,6 +133,10 @@ func (r *reader) ropeKind(kind, from string, params map[string]any) family.Setti
 		own := k
 		if k == "type" { // an older name
 			if k = "rope_type"; params[k] != nil {
+				if params[k] != v && v != "mrope" && v != "su" { // older names
+					r.Ignored = append(r.Ignored, fmt.Sprintf("%stype = %s is not read: rope_type is %s", from,
+						family.Show(v), family.Show(params[k])))
+				}
 				continue
 			}
 		}

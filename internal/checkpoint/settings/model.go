@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/karat-run/karat/internal/family"
+	"github.com/karat-run/karat/internal/jsonerr"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -113,7 +114,8 @@ func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 	}
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
-		return fmt.Errorf("configuration key %s is %s, expected %v", c.Key(path), family.Show(src), dst.Type())
+		return fmt.Errorf("configuration key %s is %s, expected %s", c.Key(path), family.Show(src),
+			jsonerr.Kind(mismatch.Type))
 	}
 	if err != nil {
 		return fmt.Errorf("configuration key %s: %w", c.Key(path), err)

@@ -68,13 +68,14 @@ func tags(t reflect.Type) map[string]bool {
 }
 
 // telling lists parts of names of settings that change logits.
-var telling = []string{"nextn", "rope", "scal", "window", "softcap", "factor", "multiplier", "bias", "bidirectional",
+var telling = []string{"nextn", "rope", "rotary", "scal", "window", "softcap", "factor", "multiplier", "bias", "bidirectional",
 	"norm", "clip", "temperature"}
 
 func Matters(key string, v any) bool {
 	if strings.HasPrefix(key, "_") || Neutral(v) {
 		return false
 	}
+	key = strings.ToLower(key) // a misspelt key has the effect of none
 	return slices.ContainsFunc(telling, func(s string) bool { return strings.Contains(key, s) })
 }
 
