@@ -13,14 +13,16 @@
 package mcp
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/karat-run/karat/internal/jsonerr"
 )
 
 // Server is a program to run.
@@ -38,6 +40,9 @@ const DefaultTimeout = time.Minute
 
 // maxConfig bounds a configuration, in bytes.
 const maxConfig = 1 << 20
+
+// editors matches the variables by which VS Code and editors like it write places and secrets.
+var editors = regexp.MustCompile(`\$\{(input:|env:|workspaceFolder|userHome)[^}]*\}`)
 
 // ReadConfig reads servers in the form of Claude Desktop, Cursor and Cline, {"mcpServers": {NAME: {"command", "args",
 // "env"}}}, or of VS Code, with "servers". The result is sorted by name. "disabled" leaves a server out, "timeout" is
@@ -61,10 +66,13 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 		MCPServers map[string]entry `json:"mcpServers"`
 		Servers    map[string]entry `json:"servers"`
 	}
-	if err := json.Unmarshal(b, &file); err != nil {
-		return nil, err
+	if err := jsonerr.Unmarshal(b, &file, ""); err != nil {
+		return nil, jsonerr.Plain(err, "")
 	}
 	all := file.MCPServers
+	if all != nil && file.Servers != nil {
+		return nil, errors.New("it has mcpServers and servers: want one of them")
+	}
 	if all == nil {
 		all = file.Servers
 	}
@@ -85,6 +93,11 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 			return nil, fmt.Errorf("server %q has no command", name)
 		case e.Timeout < 0 || e.Timeout > 1e6:
 			return nil, fmt.Errorf("server %q: timeout %v: want seconds, 0 to 1000000", name, e.Timeout)
+		}
+		for _, text := range slices.Concat([]string{e.Command, e.Cwd}, e.Args, slices.Collect(maps.Values(e.Env))) {
+			if v := editors.FindString(text); v != "" {
+				return nil, fmt.Errorf("server %q: %s is a variable of an editor: want its value", name, v)
+			}
 		}
 		servers = append(servers, Server{Name: name, Command: e.Command, Args: e.Args, Env: e.Env, Dir: e.Cwd,
 			Timeout: time.Duration(e.Timeout * float64(time.Second))})

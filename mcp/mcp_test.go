@@ -94,6 +94,9 @@ func serve(kind string) {
 	case "noise":
 		fmt.Println("Welcome to my server!")
 		time.Sleep(time.Hour)
+	case "leaving":
+		fmt.Println("Bye")
+		os.Exit(1)
 	case "line":
 		for {
 			fmt.Print(strings.Repeat(" ", 1<<20))
@@ -247,7 +250,7 @@ func TestNames(t *testing.T) {
 // TestStart: a server that is no server is an error with its name, and nothing is left.
 func TestStart(t *testing.T) {
 	for kind, want := range map[string]string{"dead": "MCP server one: the program ended: exit status 4; its last words: no key",
-		"noise": "MCP server one: connection closed: calling \"initialize\": client is closing: invalid character 'W'", "line": "MCP server one: it sent a message of more than 16 MiB", "flood": "MCP server one: it sent more than 64 MiB without being asked",
+		"noise": `MCP server one: it printed "Welcome to my server!" where only`, "leaving": `MCP server one: it printed "Bye" where`, "line": "MCP server one: it sent a message of more than 16 MiB", "flood": "MCP server one: it sent more than 64 MiB without being asked",
 		"endless": "no answer in", "circle": "has no end", "many": "more than 256 tools", "twice": "two tools named a", "list": "are no object",
 		"unnamed": "a tool is named", "wide": "has more than 65536 bytes", "wrong": "MCP server one: calling \"tools/list\": json: ", "silent": "start: no answer in"} {
 		t.Run(kind, func(t *testing.T) {
@@ -264,6 +267,11 @@ func TestStart(t *testing.T) {
 				t.Errorf("want %q, got %v", want, err)
 			}
 		})
+	}
+	lost := like(t, "good")
+	lost.Dir = "/nowhere/at all"
+	if _, err := Start(t.Context(), []Server{lost}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "MCP server one: the working folder /nowhere/at all: ") {
+		t.Errorf("no folder: %v", err)
 	}
 	if _, err := Start(t.Context(), []Server{{Name: "one", Command: "/nowhere/at all"}}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "MCP server one: ") {
 		t.Errorf("no program: %v", err)
@@ -354,8 +362,9 @@ func TestReadConfig(t *testing.T) {
 		t.Errorf("VS Code's: %+v, %v", got, err)
 	}
 	for text, want := range map[string]string{``: "JSON", `{}`: "mcpServers", `{"mcpServers": {"a": {"url": "http://x"}}}`: `"a" is reached over HTTP`, `{"mcpServers": {"a": {"type": "sse", "command": "a"}}}`: "HTTP",
-		`{"mcpServers": {"a": {}}}`: `"a" has no command`, `{"mcpServers": {"a/b": {"command": "a"}}}`: "the name", `{"mcpServers": {"*": {"command": "a"}}}`: "the name", `{"mcpServers": {"a": {"command": "a", "timeout": -1}}}`: "timeout",
-		`{"mcpServers": {"a": {"command": ["a"]}}}`: "cannot unmarshal", strings.Repeat(" ", maxConfig+1): "more than"} {
+		`{"mcpServers": {"a": {}}}`: `"a" has no command`, `{"mcpServers": {"a/b": {"command": "a"}}}`: "the name", `{"mcpServers": {"a": {"command": "a", "timeout": -1}}}`: "timeout",
+		`{"mcpServers": {"a": {"command": ["a"]}}}`: `mcpServers.a.command: ["a"] is no string`, strings.Repeat(" ", maxConfig+1): "more than", `[]`: "no object", `{"mcpServers": {"*": {"command": "a"}}}`: "the name",
+		`{"mcpServers": {"a": {"command": "a"}}, "servers": {}}`: "one of them", `{"servers": {"a": {"command": "a", "env": {"K": "${input:key}"}}}}`: "${input:key} is a variable"} {
 		if _, err := ReadConfig(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: want %q, got %v", text, want, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/karat-run/karat"
@@ -62,6 +63,11 @@ func start(ctx context.Context, s Server) (*process, error) {
 	for name, v := range s.Env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+v)
 	}
+	if s.Dir != "" {
+		if at, err := os.Stat(s.Dir); err != nil || !at.IsDir() { // else an error would blame the program
+			return nil, p.error(fmt.Errorf("the working folder %s: %w", s.Dir, cmp.Or(err, error(syscall.ENOTDIR))))
+		}
+	}
 	p.cmd.Dir, p.cmd.Stderr, p.cmd.WaitDelay = s.Dir, &p.last, patience
 	own(p.cmd)
 	var err error
@@ -72,7 +78,7 @@ func start(ctx context.Context, s Server) (*process, error) {
 	if err != nil {
 		return nil, p.error(err)
 	}
-	p.cmd.Stdout, p.out = w, &bounded{r: r, left: maxBetween}
+	p.cmd.Stdout, p.out = w, &bounded{r: r, left: maxBetween, fresh: true}
 	if err := errors.Join(p.cmd.Start(), w.Close()); err != nil {
 		_ = r.Close()
 		return nil, p.error(err)
@@ -187,11 +193,12 @@ func (p *process) close() {
 
 // bounded reads a server's messages, up to the bounds.
 type bounded struct {
-	r    io.ReadCloser
-	line int // bytes of the message so far
-	mu   sync.Mutex
-	left int
-	over error
+	r     io.ReadCloser
+	line  int  // bytes of the message so far
+	fresh bool // the next byte begins a message
+	mu    sync.Mutex
+	left  int
+	over  error
 }
 
 var (
@@ -203,6 +210,13 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for text := range bytes.Lines(p[:n]) {
+		fresh := b.fresh // whether text is the beginning of a message
+		if b.fresh = text[len(text)-1] == '\n'; fresh && b.over == nil && !bytes.ContainsAny(text[:1], "{[ \t\r\n") {
+			b.over = fmt.Errorf("it printed %.60q where only messages of the protocol may stand; "+
+				"a log belongs to standard error", bytes.TrimSpace(text))
+		}
+	}
 	if b.line += n; bytes.IndexByte(p[:n], '\n') >= 0 {
 		b.line = n - 1 - bytes.LastIndexByte(p[:n], '\n')
 	}

@@ -77,7 +77,7 @@ var below = map[string]string{
 
 	"dev/oracle": "", // a module of its own, which the tokenizer's tests run
 
-	"mcp":             ".",
+	"mcp":             ". jsonerr",
 	"x/internal/turn": ". syntax",
 	"x/*":             "x/internal/turn",
 	"server/otlp":     ". server",
