@@ -394,7 +394,7 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 		case "tool_use":
 			b.ignore("caller")
 			id, name := b.needText("id"), b.needText("name")
-			parts, names[id] = append(parts, toolCall(b, id, name, string(b.take("input")))), name
+			parts, names[id] = append(parts, toolCall(b, "input", id, name, string(b.take("input")))), name
 		case "tool_result":
 			id := calledID(b, "tool_use_id", "no message before has", names)
 			result := toolResult(id, names[id], anthropicText(b, "content", "text", "tool_reference", "image"))

@@ -233,7 +233,7 @@ func ollamaTurn(m *fields, text string, names map[string]string) (parts []karat.
 		c.ignore("type")
 		if o := c.object("function"); o != nil {
 			o.ignore("index")
-			call := toolCall(c, id, o.needText("name"), string(o.take("arguments")))
+			call := toolCall(o, "arguments", id, o.needText("name"), string(o.take("arguments")))
 			if parts = append(parts, call); id != "" {
 				names[id] = call.Name
 			}

@@ -266,7 +266,7 @@ func assistant(m *fields, names map[string]string) (parts []karat.Part) {
 		if names[id] = o.needText("name"); kind == "custom" {
 			parts = append(parts, customCall(o, id, names[id]))
 		} else {
-			parts = append(parts, toolCall(c, id, names[id], o.text("arguments")))
+			parts = append(parts, toolCall(o, "arguments", id, names[id], o.text("arguments")))
 		}
 		o.hintRest()
 		c.hintRest()
@@ -283,14 +283,14 @@ func calledID(m *fields, field, none string, names map[string]string) string {
 	return id
 }
 
-// toolCall returns a call whose arguments are a text of JSON.
-func toolCall(f *fields, id, name, arguments string) karat.ToolCall {
+// toolCall returns a call whose arguments, of a field, are a text of JSON.
+func toolCall(f *fields, field, id, name, arguments string) karat.ToolCall {
 	c := karat.ToolCall{ID: id, Name: name}
 	if arguments != "" {
-		f.hold(f.path+"function.arguments", []byte(arguments))
+		f.hold(f.path+field, []byte(arguments))
 		c.Arguments = json.RawMessage(arguments)
 		if !json.Valid(c.Arguments) || c.Arguments[0] != '{' && strings.TrimSpace(arguments)[0] != '{' {
-			fail(f.path+"function.arguments", "it is not the JSON of an object")
+			fail(f.path+field, "it is not the JSON of an object")
 		}
 	}
 	return c
@@ -519,6 +519,15 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	if level == "" {
 		return
 	}
+	if c.level != "" && c.level != level {
+		fail(f.path+name, "%s, and another field of the request says %s", level, c.level)
+	}
+	c.level = level
+	if level != "none" && c.reasons[false] != "" { // a client's usual level beside a switch
+		f.hints.add(f.path + name)
+		return
+	}
+	c.wants(f.path+name, level != "none")
 	if level == "max" {
 		level = efforts[len(efforts)-1]
 	}
@@ -532,10 +541,23 @@ func (m *served) reason(f *fields, name string, c *conversation) {
 	}
 }
 
+// wants notes that a field switches reasoning on or off. No other field may say the opposite.
+func (c *conversation) wants(param string, on bool) {
+	if other := c.reasons[!on]; other != "" {
+		fail(param, "it switches reasoning %s, and %s says the opposite", map[bool]string{true: "on", false: "off"}[on],
+			other)
+	}
+	if c.reasons == nil {
+		c.reasons = map[bool]string{}
+	}
+	c.reasons[on] = param
+}
+
 // reasonOther reads the fields that clients of other services send in place of reasoning_effort: reasoning
 // (OpenRouter), thinking (Z.ai, DeepSeek, Moonshot), and enable_thinking (DashScope).
 func (m *served) reasonOther(f *fields, c *conversation) {
 	on := func(o *fields, name string, yes bool) {
+		c.wants(o.path+name, yes)
 		if yes && m.syntax.Open == "" {
 			o.hints.add(o.path + name)
 			return
@@ -550,8 +572,8 @@ func (m *served) reasonOther(f *fields, c *conversation) {
 		on(o, name, o.boolean(name, false))
 	}
 	if o := f.object("reasoning"); o != nil {
-		m.reason(o, "effort", c)
 		boolean(o, "enabled")
+		m.reason(o, "effort", c)
 		if m.syntax.Open == "" {
 			o.hint("max_tokens")
 		}

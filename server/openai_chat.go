@@ -43,8 +43,8 @@ func readChat(x *exchange) *request {
 	f.hint("web_search_options") // a tool of OpenAI's service
 	c := conversation{messages: messages(f), args: templateArgs(f), pieces: true}
 	c.readEnding(f)
-	m.reason(f, effort, &c)
 	m.reasonOther(f, &c)
+	m.reason(f, effort, &c) // behind the switches
 	m.budget(f, "thinking_budget", 0, maxTokens, &c)
 	chatTools(f, &c, "function", "custom")
 	c.readFunctions(f)

@@ -34,6 +34,15 @@ func TestEffort(t *testing.T) {
 			t.Errorf("%s %s: %q", x.path, x.more, prompt())
 		}
 	}
+	for param, more := range map[string]string{"enable_thinking": `"enable_thinking":true,"thinking":{"type":"disabled"}`, "reasoning_effort": `"enable_thinking":true,"reasoning_effort":"none"`,
+		"reasoning.effort": `"reasoning":{"enabled":true,"effort":"none"}`, "thinking.type": `"thinking":{"type":"enabled"},"reasoning":{"enabled":false}`} {
+		c.refuses(400, param, "the opposite", "POST", "/v1/chat/completions", `{`+ask+`,`+more+`}`)
+	}
+	c.refuses(400, "reasoning_effort", "another field", "POST", "/v1/chat/completions", `{`+ask+`,"reasoning":{"effort":"none"},"reasoning_effort":"high"}`)
+	c.ignores("reasoning_effort", "/v1/chat/completions", `{`+ask+`,"enable_thinking":false,"reasoning_effort":"high"}`)
+	if c.ignores("reasoning.effort", "/v1/chat/completions", `{`+ask+`,"reasoning":{"enabled":false,"effort":"high"}}`); !strings.HasSuffix(strings.TrimSpace(prompt()), off) {
+		t.Errorf("a level beside enabled false: %q", prompt())
+	}
 	c.refuses(400, "reasoning.effort", "want none", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"effort":"lots"}}`)
 	c.refuses(400, "reasoning.summary", "want auto", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"summary":"long"}}`)
 	c.refuses(400, "reasoning.x", "Unrecognized", "POST", "/v1/responses", `{"model":"demo","input":"a","reasoning":{"x":1}}`)

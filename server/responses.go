@@ -214,7 +214,7 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			id, name := m.needText("call_id"), c.nameOf(m.text("namespace"), m.needText("name"))
 			var call karat.ToolCall
 			if kind == "function_call" {
-				call = toolCall(m, id, name, m.text("arguments"))
+				call = toolCall(m, "arguments", id, name, m.text("arguments"))
 			} else {
 				call = customCall(m, id, name)
 			}

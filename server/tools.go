@@ -51,7 +51,7 @@ func legacyCall(m *fields, names map[string]string) (parts []karat.Part) {
 	if o := m.object("function_call"); o != nil {
 		name := o.needText("name")
 		names[legacyID(name)] = name
-		parts = append(parts, toolCall(o, "", name, o.text("arguments")))
+		parts = append(parts, toolCall(o, "arguments", "", name, o.text("arguments")))
 		o.done()
 	}
 	return parts

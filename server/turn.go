@@ -30,6 +30,9 @@ type conversation struct {
 	pieces   bool // arguments of calls may come in pieces
 	budget   *int // most tokens of reasoning; nil is any number
 
+	reasons map[bool]string // the fields that switch reasoning on, and off
+	level   string          // of reasoning, by a field
+
 	functions bool // the tools are functions, the older form
 }
 
