@@ -241,6 +241,14 @@ var rotary = []incident{
 		want: []string{`key qwen2.rope.scaling.type is "ntk", supported are none, linear, yarn and longrope`}},
 	{row: "magnitude in GGUF", model: "qwen2", gguf: key("rope.scaling.attn_factor", float32(2)), want: []string{"key qwen2.rope.scaling.attn_factor is 2, supported is 1"}},
 	{row: "magnitude 0", model: "qwen3", hf: set("rope_scaling", map[string]any{"rope_type": "yarn", "factor": 4, "attention_factor": 0}), want: []string{"rope_scaling.attention_factor is 0, expected a number from"}},
+	{row: "extrapolation in GGUF", model: "qwen2", gguf: func(f *file) {
+		f.set("rope.scaling.type", "yarn")
+		f.set("rope.scaling.yarn_ext_factor", float32(0))
+	}, want: []string{"key qwen2.rope.scaling.yarn_ext_factor is 0, supported is 1"}},
+	{row: "magnitude of a yarn in GGUF", model: "qwen2", gguf: func(f *file) {
+		f.set("rope.scaling.type", "yarn")
+		f.set("rope.scaling.yarn_attn_factor", float32(0))
+	}, want: is("qwen2.rope.scaling.yarn_attn_factor", "0, expected")},
 	{row: "type a number in GGUF", model: "qwen2", gguf: key("rope.scaling.type", uint32(2)), want: []string{"key qwen2.rope.scaling.type is 2, expected a string"}},
 	{row: "type linear and rope_freqs", model: "llama", gguf: func(f *file) {
 		f.set("rope.scaling.type", "linear")

@@ -23,6 +23,13 @@ func TestReported(t *testing.T) {
 		{name: "attention factor", model: "llama", gguf: key("rope.scaling.attn_factor", float32(1.5)), want: []string{"metadata key llama.rope.scaling.attn_factor = 1.5 is not read by architecture llama"}},
 		{name: "attention factor 0", model: "llama", gguf: key("rope.scaling.attn_factor", float32(0))},
 		{name: "sections", model: "qwen2", gguf: key("rope.dimension_sections", []int32{1, 2, 3, 0}), want: []string{"metadata key qwen2.rope.dimension_sections = \"an array of 4 int32\" is not read by architecture qwen2"}},
+		{name: "two factors", model: "llama", gguf: func(f *file) { f.set("rope.scaling.factor", float32(2)); f.set("rope.scale_linear", float32(4)) },
+			want: []string{"metadata key llama.rope.scale_linear = 4 is not read by architecture llama"}},
+		{name: "a multiplier of latents", model: "qwen2", gguf: func(f *file) {
+			f.set("rope.scaling.type", "yarn")
+			f.set("rope.scaling.factor", float32(2))
+			f.set("rope.scaling.yarn_log_multiplier", float32(0.5))
+		}, want: []string{"metadata key qwen2.rope.scaling.yarn_log_multiplier = 0.5 is not read by architecture qwen2"}},
 		{name: "scaling none with a factor", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "none"); f.set("rope.scaling.factor", float32(8)) },
 			want: []string{"metadata key qwen2.rope.scaling.factor = 8 is not read: the scaling's type is none"}},
 		{name: "scaling none", model: "qwen2", gguf: func(f *file) { f.set("rope.scaling.type", "none"); f.set("rope.scaling.factor", float32(1)) }},

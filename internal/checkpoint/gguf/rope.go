@@ -37,8 +37,10 @@ func (r *reader) readRope() {
 			k.to[k.key] = n
 		}
 	}
-	if n, ok := r.number("rope.scale_linear"); ok && n != 0 && f["factor"] == nil { // key of early files
-		f["factor"] = n
+	if f["factor"] == nil {
+		if n, ok := r.number("rope.scale_linear"); ok && n != 0 { // key of early files
+			f["factor"] = n
+		}
 	}
 	if f["rope_theta"] == nil && !r.Family.Rope.Silent {
 		r.Notes = append(r.Notes, "the file has no key "+r.Arch+".rope.freq_base: assuming 10000")
@@ -90,14 +92,20 @@ func (r *reader) readScaling(f family.Settings) {
 		for _, k := range yarnKeys {
 			if n, ok := r.number(k.gguf); ok && (n != 0 || k.setting != "factor") {
 				f[k.setting] = n
+				r.Spelling["rope_parameters."+family.FullAttention+"."+k.setting] = r.Arch + "." + k.gguf
 			}
+		}
+		if n, ok := r.number("rope.scaling.yarn_ext_factor"); ok && n >= 0 && n != 1 { // below 0 is unset
+			r.errorf("rope.scaling.yarn_ext_factor", "is %v, supported is 1", n)
 		}
 		f.Fill("factor", 1.)
 		f.Fill("original_max_position_embeddings", r.Values["max_position_embeddings"])
 		maps.Copy(f, r.Family.Rope.Fixed)
-		if n, ok := r.number(yarnMultiplier); ok && r.Family.Latent() {
-			f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of the multiplier, and no key for a second
-			f["mscale_all_dim"] = f["mscale"]
+		if r.Family.Latent() {
+			if n, ok := r.number(yarnMultiplier); ok {
+				f["mscale"] = shortest(float32(10 * n)) // GGUF has a tenth of the multiplier, and no key for a second
+				f["mscale_all_dim"] = f["mscale"]
+			}
 		}
 		if own := r.Family.KeyOf(family.Multiplier).GGUF; own != "" {
 			if n, ok := r.number(own); ok && n != 0 {
