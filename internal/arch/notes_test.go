@@ -20,8 +20,6 @@ func TestReported(t *testing.T) {
 		{name: "attention softcap null", model: "gemma3", hf: set("attn_logit_softcapping", nil)},
 		{name: "attention softcap in GGUF", model: "gemma3", gguf: key("attn_logit_softcapping", float32(50)), want: []string{"metadata key gemma3.attn_logit_softcapping = 50 is not read by architecture gemma3"}},
 		{name: "final softcap of llama in GGUF", model: "llama", gguf: key("final_logit_softcapping", float32(30)), want: []string{"configuration key llama.final_logit_softcapping = 30 is not read by architecture llama"}},
-		{name: "attention factor", model: "llama", gguf: key("rope.scaling.attn_factor", float32(1.5)), want: []string{"metadata key llama.rope.scaling.attn_factor = 1.5 is not read by architecture llama"}},
-		{name: "attention factor 0", model: "llama", gguf: key("rope.scaling.attn_factor", float32(0))},
 		{name: "sections", model: "qwen2", gguf: key("rope.dimension_sections", []int32{1, 2, 3, 0}), want: []string{"metadata key qwen2.rope.dimension_sections = \"an array of 4 int32\" is not read by architecture qwen2"}},
 		{name: "two factors", model: "llama", gguf: func(f *file) { f.set("rope.scaling.factor", float32(2)); f.set("rope.scale_linear", float32(4)) },
 			want: []string{"metadata key llama.rope.scale_linear = 4 is not read by architecture llama"}},
