@@ -68,8 +68,8 @@ func tags(t reflect.Type) map[string]bool {
 }
 
 // telling lists parts of names of settings that change logits.
-var telling = []string{"nextn", "rope", "rotary", "scal", "window", "softcap", "factor", "multiplier", "bias", "bidirectional",
-	"norm", "clip", "temperature"}
+var telling = []string{"nextn", "rope", "rotary", "scal", "window", "softcap", "factor", "multiplier", "bias",
+	"bidirectional", "norm", "clip", "temperature"}
 
 func Matters(key string, v any) bool {
 	if strings.HasPrefix(key, "_") || Neutral(v) {
