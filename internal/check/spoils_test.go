@@ -50,7 +50,7 @@ var spoiledSettings = []spoil{
 	{"48 a key that nobody knows", "tiny-qwen3.Q8_0", false, "arch-key", rename("qwen7", true)},
 	{"48 gemma3's class under qwen3's model_type", "tiny-gemma3", false, "arch-key", set("model_type", "qwen3")},
 	{"48 qwen2's biases under llama's model_type", "tiny-qwen2", false, "arch-key", func(m *model) { m.set("model_type", "llama"); m.set("architectures", nil) }},
-	{"26 attention factor unread", "tiny-llama.Q4_K", false, "config-unread", set(".rope.scaling.attn_factor", float32(1.5))},
+	{"26 attention factor that nothing reads", "tiny-llama.Q4_K", false, "rope-settings", set(".rope.scaling.attn_factor", float32(1.5))},
 	{"23 YaRN settings beside llama3's", "tiny-llama", false, "config-unread", ropeScaling("mscale", 0.7)},
 	{"37 softcap of a model without one", "tiny-llama.Q4_K", false, "config-unread", set(".final_logit_softcapping", float32(30))},
 	{"logits scaled by a key that nobody reads", "tiny-qwen3", false, "config-unread", set("logits_scaling", 8.)},
