@@ -12,6 +12,7 @@ async function models() {
   assert((await client.list()).models.some((m) => m.name === model));
   assert((await client.ps()).models.some((m) => m.name === model));
   assert.match((await client.show({ model })).model_info['general.architecture'], /^gemma3/);
+  assert.equal((await client.pull({ model })).status, 'success');
   assert((await client.version()).version);
 }
 
