@@ -240,7 +240,7 @@ async function answer(talk, asked, begun) {
 	listTalks();
 	showAttached();
 	grow();
-	$('say').focus();
+	if (document.activeElement === document.body) $('say').focus(); // else the reader is somewhere by now
 }
 
 // callBoxes are the calls of an answer: the tool's name, its arguments folded, and a box for the result, which the reader
