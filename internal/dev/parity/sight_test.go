@@ -114,7 +114,7 @@ func TestPictures(t *testing.T) {
 	}
 	tiled := seeing(t, "smolvlm", 3)
 	for match, want := range map[string]string{"tower.norm_joined": "tower.norm_joined", "image_stale": "image_stale",
-		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale", "tower.weight_layout=beyond": "tower.weight_layout=beyond", "no whole": "image_tiles=no whole"} {
+		"image_decoder=jpeg": "image_decoder=jpeg", "image_scale": "image_scale", "tower.weight_layout=beyond": "tower.weight_layout=beyond", "tower.weight_missing:mm.2": "tower.weight_missing:mm.2", "no whole": "image_tiles=no whole"} {
 		of := m
 		if match == "no whole" {
 			of = tiled

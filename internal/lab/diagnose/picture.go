@@ -324,6 +324,7 @@ func diagnoseSight(ctx context.Context, o Options) (*Diagnosis, error) {
 		findings = append(findings, s.findings(j, exact)...)
 	}
 	d, failed := diagnose(ctx, text)
+	t.read = failed == nil && slices.Index(order, d.Verdict) > slices.Index(order, Unexplained)
 	seen, err := diagnose(ctx, t)
 	if err == nil && failed == nil && t.Dump.Declared == (round.Class{}) && len(seen.Findings) > 0 &&
 		seen.Floors.Activations == string(round.F64) && d.Floors.Activations != string(round.F64) {

@@ -198,7 +198,7 @@ func (d *dump) dropUnwritten() {
 		}
 	}
 	for i, n := range first {
-		empty[i] = n != nil && !written[i] && written[1-i] && (i == 1 || !faded)
+		empty[i] = n != nil && !written[i] && written[1-i] && (i == 1 || !faded && !d.options.read)
 	}
 	if empty[0] == empty[1] {
 		return

@@ -21,6 +21,7 @@ type Options struct {
 
 	Eye    *lab.Eye // the tower of a model that sees; may be nil
 	sights map[*lab.Prompt]sight
+	read   bool // whether the text follows from the tower's result, Graph being the tower
 
 	Asked *Asked // makes ids of what the dump says was asked for; may be nil
 

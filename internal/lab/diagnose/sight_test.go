@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -113,6 +114,8 @@ func TestSight(t *testing.T) {
 		{"qwen3vl", "tower.place_interpolation=nearest", "deepstack", map[string][]int{"place_interpolation": nil, "deepstack": {0, 1}}},
 		{"qwen3vl", "tower.norm_joined", "image_scale", map[string][]int{"norm_joined": nil, "image_scale": nil}},
 		{"mistral3", "tower.weight_missing:v.patch_embd", "", map[string][]int{"weight_missing": {}}}, // all taps are zeros
+		{"smolvlm", "tower.weight_missing:mm", "", map[string][]int{"weight_missing": {}}},            // the text reads zeros
+		{"qwen3vl", "tower.weight_missing:mm.2", "", map[string][]int{"weight_missing": {}}},          // or a bias alone
 		{"gemma3", "image_channels", "mask=groups@all", map[string][]int{"image_channels": nil, "mask": {0, 1, 2, 3}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,6 +133,19 @@ func TestSight(t *testing.T) {
 				t.Errorf("%s: %v, want %v", d.Verdict, got, c.want)
 			}
 		})
+	}
+}
+
+// TestUnreadSight: a tower's result that the text does not go on with is the probe's fault.
+func TestUnreadSight(t *testing.T) {
+	s := openSight(t, "mistral3")
+	dump, name := s.record(t, "mistral3", "", ""), cmp.Or(s.eye.Graph.Result().HF, lab.Projected)
+	for _, p := range dump.Prompts {
+		clear(p.Taps[name].Data)
+	}
+	d, err := Run(t.Context(), Options{Model: "mistral3", Graph: s.text, Dump: dump, Eye: s.eye})
+	if err != nil || d.Verdict != Instrument {
+		t.Errorf("%v, %v: %+v", err, d.Verdict, d.Findings)
 	}
 }
 
