@@ -24,6 +24,9 @@ type compressed struct {
 		Format string
 	} `json:"sparsity_config"`
 
+	Bits  int // of auto-round, which has a form of floats for all
+	Group int `json:"group_size"`
+
 	patterns map[string]*pattern // compiled, of targets and Ignore
 }
 
@@ -57,6 +60,10 @@ func (p *compressed) validate() error {
 	}
 	if f := p.Sparsity.Format; f != "" && f != "dense" {
 		return fmt.Errorf("sparsity_config.format: %q is not read; %s", f, advice)
+	}
+	if p.Bits > 0 && p.Groups == nil {
+		p.Groups = map[string]*scheme{"auto-round": {Targets: []string{"Linear"},
+			Weights: &numbers{Bits: p.Bits, Type: "float", Group: &p.Group}}}
 	}
 	p.patterns = map[string]*pattern{}
 	if err := p.compile(p.Ignore, false); err != nil {

@@ -3,6 +3,7 @@ package packing
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -60,6 +61,47 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 		ending = "weight_scale"
 	}
 	return readScaled(m, w, findValues(w.DType), ending, p.Block)
+}
+
+// quark reads exports of AMD's Quark (quark/torch/export): FP8 with a scale of the whole or of each row, and MXFP4. Layers
+// may differ; the type of codes tells.
+type quark struct {
+	rotates bool
+}
+
+// online matches settings of rotations that no weight holds. (R3 turns queries and keys alike.)
+var online = regexp.MustCompile(`"(r4|online_\w+)"\s*:\s*true`)
+
+// UnmarshalJSON looks for rotations, wherever algo_config lies.
+func (p *quark) UnmarshalJSON(b []byte) error {
+	p.rotates = online.Match(b)
+	return nil
+}
+
+func (p *quark) validate() error {
+	if p.rotates {
+		return errors.New("algo_config has r4 or an online rotation: rotations of activations are not computed; " +
+			advice)
+	}
+	return nil
+}
+
+func (p *quark) Name() string { return "Quark" }
+
+func (p *quark) says(string) string { return "quant_method quark" }
+
+func (p *quark) weight(m *module) (tensor.Tensor, error) {
+	w, ok := m.part("weight")
+	switch {
+	case !ok:
+		return w, m.other("Quark")
+	case w.DType == tensor.U8:
+		return readFours(m, w, 32, "")
+	}
+	if err := wants("weight", w, []tensor.DType{tensor.F8_E4M3, tensor.U8}, w.Shape); err != nil {
+		return w, err
+	}
+	return readScaled(m, w, e4m3, "weight_scale", nil)
 }
 
 // findValues returns the values of a type's bytes, nil for other types.

@@ -18,6 +18,7 @@ type gptq struct {
 	Group      int    `json:"group_size"`
 	Checkpoint string `json:"checkpoint_format"`
 	Format     string // the same, in GPTQModel's files (gptqmodel/quantization/config.py)
+	Packing    string `json:"packing_format"` // of auto-round
 	Marlin     bool   `json:"is_marlin_format"`
 	DescAct    bool   `json:"desc_act"`
 	Sym        bool
@@ -27,6 +28,9 @@ type gptq struct {
 
 func (p *gptq) validate() error {
 	p.Checkpoint, p.Bits = strings.ToLower(cmp.Or(p.Format, p.Checkpoint)), cmp.Or(p.Bits, 4) // AutoGPTQ's default
+	if exactZeros(p.Packing) {
+		p.Checkpoint = "gptq_v2"
+	}
 	switch p.Checkpoint {
 	case "", "gptq", "gptq_v2":
 	default:

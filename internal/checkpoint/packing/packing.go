@@ -100,9 +100,15 @@ type description struct {
 	Algo    string          `json:"quant_algo"`
 	Format  string          `json:"packing_format"`
 	Version string          // of AWQ
-	Nested  json.RawMessage `json:"quantization"` // of ModelOpt
-	In4     any             `json:"load_in_4bit"` // of bitsandbytes, whose older files name no method
+	Data    string          `json:"data_type"`           // of auto-round
+	Nested  json.RawMessage `json:"quantization"`        // of ModelOpt
+	Inner   json.RawMessage `json:"quantization_config"` // of compressed-tensors, in older files
+	In4     any             `json:"load_in_4bit"`        // of bitsandbytes, whose older files name no method
 	In8     any             `json:"load_in_8bit"`
+
+	Rotation  any // of GPTQModel; of auto-round are the others
+	Rotations any `json:"rotation_config"`
+	Spins     any `json:"spinquant_config"`
 }
 
 // parse reads the object that describes a packing, the value of a key. Method names the packing where the object does
@@ -114,12 +120,19 @@ func parse(raw json.RawMessage, key, method string) (*Packing, error) {
 		raw, key = d.Nested, strings.TrimPrefix(key+".quantization", ".")
 		err = jsonerr.Unmarshal(raw, &d, key)
 	}
+	inner := d.Inner // beside settings of sparsity
+	if err == nil && !isNull(inner) {
+		err = jsonerr.Unmarshal(inner, &d, key+".quantization_config")
+	}
 	if err != nil {
 		return nil, err
 	}
 	m, err := d.method()
 	if err == nil {
-		if err = jsonerr.Unmarshal(raw, m, key); err != nil {
+		if err = jsonerr.Unmarshal(raw, m, key); err == nil && !isNull(inner) {
+			err = jsonerr.Unmarshal(inner, m, key+".quantization_config")
+		}
+		if err != nil {
 			return nil, err
 		}
 		err = m.validate()
@@ -134,21 +147,33 @@ func parse(raw json.RawMessage, key, method string) (*Packing, error) {
 func (d *description) method() (method, error) {
 	kind, round := strings.ToLower(d.Method), ""
 	if kind = strings.TrimPrefix(kind, "intel/"); kind == "auto-round" {
-		round = cmp.Or(d.Format, "auto_round:auto_gptq") // the default in auto_round/export/export_to_autoround
+		round = d.Format // absent of floats of 8 bits: save_quantized in auto_round/export/formats/backends/autoround.py
+		if round == "" && !strings.HasPrefix(d.Data, "fp") {
+			round = "auto_round:auto_gptq"
+		}
+	}
+	for key, v := range map[string]any{"rotation": d.Rotation, "rotation_config": d.Rotations,
+		"spinquant_config": d.Spins} {
+		if text := fmt.Sprint(v); !slices.Contains([]string{"<nil>", "", "map[]"}, text) {
+			return nil, fmt.Errorf("%s is %.80s: rotations of activations are not computed; %s", key, text, advice)
+		}
 	}
 	switch {
 	case kind == "mxfp4": // gpt-oss: the parts' names tell
 		return &plain{described: true}, nil
-	case kind == "fp8", kind == "fbgemm_fp8":
+	case slices.Contains([]string{"fp8", "fbgemm_fp8", "mxfp8"}, kind),
+		kind == "auto-round" && slices.Contains([]string{"", "auto_round:fp8", "auto_round:fp8_static"}, round):
 		return &fp8{}, nil
+	case kind == "quark":
+		return &quark{}, nil
 	case strings.HasPrefix(kind, "modelopt"), kind == "" && d.Algo != "":
 		return &modelOpt{}, nil
-	case kind == "compressed-tensors":
+	case kind == "compressed-tensors", round == "auto_round:llm_compressor":
 		return &compressed{}, nil
 	case kind == "awq", kind == "gptq" && strings.EqualFold(d.Version, "gemm"),
 		strings.HasSuffix(round, "awq"):
 		return &awq{}, nil
-	case kind == "gptq", strings.HasSuffix(round, "gptq"):
+	case kind == "gptq", strings.HasSuffix(round, "gptq"), exactZeros(round):
 		return &gptq{}, nil
 	case round != "":
 		return nil, fmt.Errorf("packing_format %q of %s is not read, auto_round:auto_gptq and auto_round:auto_awq "+
@@ -160,6 +185,10 @@ func (d *description) method() (method, error) {
 	}
 	return nil, refuse(d.Method, d.Algo)
 }
+
+// exactZeros reports whether auto-round's packing holds zero points as they are (GPTQ_FORMAT_NO_ZP in
+// auto_round/inference/backend.py).
+func exactZeros(round string) bool { return round == "auto_round" || round == "auto_round:gptqmodel" }
 
 // maxErrors bounds the report on a folder all of whose weights fail.
 const maxErrors = 3

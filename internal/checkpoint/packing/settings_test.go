@@ -435,6 +435,42 @@ func TestOwnForms(t *testing.T) {
 	}
 }
 
+// TestQuark reads Quark's weights of 4-bit floats, whose names are those of other floats.
+func TestQuark(t *testing.T) {
+	plain, parts := layer(t, "ct-mxfp4")
+	want := values(t, string(plain), parts)
+	x := parts["m.q_proj.weight_packed"]
+	delete(parts, x.Name)
+	x.Name = "m.q_proj.weight"
+	parts[x.Name] = x
+	const quark = `{"quantization_config": {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}}`
+	if !slices.Equal(values(t, quark, parts), want) {
+		t.Error("Quark's values differ")
+	}
+	x.DType = tensor.I8
+	parts[x.Name] = x
+	fails(t, quark, parts, "weight has type I8, expected F8_E4M3 or U8")
+	delete(parts, x.Name)
+	parts["m.q_proj.qweight"] = tensor.Tensor{Name: "m.q_proj.qweight", DType: tensor.I32, Shape: tensor.Shape{6, 64}, Data: make([]byte, 1536)}
+	fails(t, quark, parts, "codes of another packing than Quark")
+}
+
+// TestRotations refuses packings whose activations rotate, whatever their codes.
+func TestRotations(t *testing.T) {
+	_, parts := layer(t, "gptq")
+	for key, value := range map[string]string{"rotation": `"hadamard"`, "rotation_config": `{"hadamard_type": "random_hadamard"}`,
+		"spinquant_config": `{"r4": true}`} {
+		fails(t, fmt.Sprintf(`{"quantization_config": {"quant_method": "gptq", "group_size": 32, %q: %s}}`, key, value), parts,
+			"quantization_config: "+key+" is ")
+	}
+	values(t, `{"quantization_config": {"quant_method": "gptq", "group_size": 32, "rotation": null, "rotation_config": {}}}`, parts)
+	for _, algo := range []string{`{"name": "rotation", "r1": true, "r4": true}`, `{"name": "quarot", "online_had" : true}`} {
+		fails(t, `{"quantization_config": {"quant_method": "quark", "algo_config": [`+algo+`]}}`, parts, "algo_config has r4 or an online rotation")
+	}
+	fails(t, `{"quantization_config": {"quant_method": "auto-round", "packing_format": "auto_round:mlx"}}`, parts,
+		`packing_format "auto_round:mlx" of auto-round is not read`)
+}
+
 // TestSuspects names the part that is wrong: scales of too few rows or groups, and not the zero points that fit.
 func TestSuspects(t *testing.T) {
 	for _, name := range []string{"gptq", "gptq-8-bits", "awq"} {
