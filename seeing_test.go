@@ -3,11 +3,73 @@ package karat_test
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/safetensors"
+	"github.com/karat-run/karat/internal/tensor"
 )
+
+// TestUnified reads the text of a model whose pictures need no tower, with the settings that the library writes: it is the
+// model of text with the same weights.
+func TestUnified(t *testing.T) {
+	dirs := map[string]string{"text": pad(t, golden.Model(t, "tiny-gemma4-moe"), 0, nil)}
+	dirs["unified"] = pad(t, dirs["text"], 0, nil)
+	for kind, dir := range dirs {
+		f, err := safetensors.Open(filepath.Join(golden.Model(t, "tiny-gemma4-moe"), "model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var all []tensor.Tensor
+		for _, x := range f.Tensors {
+			if strings.Contains(x.Name, "router") || strings.Contains(x.Name, "experts") || strings.Contains(x.Name, "layernorm_") {
+				continue // of experts, which the other lacks
+			}
+			if kind == "unified" {
+				x.Name = "model.language_model." + strings.TrimPrefix(x.Name, "model.")
+			}
+			all = append(all, x)
+		}
+		if kind == "unified" {
+			for _, name := range []string{"embed_vision.patch_dense.weight", "vision_embedder.patch_ln1.weight", "embed_audio.embedding_projection.weight"} {
+				all = append(all, tensor.Tensor{Name: "model." + name, DType: tensor.F32, Shape: tensor.Shape{2}, Data: make([]byte, 8)})
+			}
+		}
+		if err := safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), all, nil); err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, filepath.Join(dir, "config.json"), func(m map[string]any) {
+			m["enable_moe_block"] = false
+			if kind != "unified" {
+				return
+			}
+			for _, key := range []string{"enable_moe_block", "num_experts", "top_k_experts", "moe_intermediate_size", "architectures",
+				"hidden_size_per_layer_input", "vocab_size_per_layer_input"} {
+				delete(m, key)
+			}
+			text := map[string]any{}
+			for key, v := range m {
+				text[key] = v
+				delete(m, key)
+			}
+			text["model_type"], text["use_bidirectional_attention"] = "gemma4_unified_text", "vision"
+			m["model_type"], m["text_config"], m["vision_config"] = "gemma4_unified", text, map[string]any{"mm_embed_dim": 256}
+			m["architectures"] = []string{"Gemma4UnifiedForConditionalGeneration"}
+		})
+	}
+	ids := []int{2, 90, 311, 12, 12, 255, 8}
+	want, err := open(t, dirs["text"], karat.Options{}).Logits(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := open(t, dirs["unified"], karat.Options{}).Logits(t.Context(), ids)
+	if err != nil || !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("other logits, %v", err)
+	}
+}
 
 // TestSeeing takes a model of text for the part for text of a model with eyes: the logits are the same, bit for bit, in the
 // folder, in its GGUF file, and in the folder of the file, which is one of text.

@@ -15,10 +15,17 @@ var defaults = map[string]any{
 	"vocab_size_per_layer_input": 262144., "sliding_window": 512.,
 }
 
+// unified are those of the 12B, whose text has no embeddings by layer.
+var unified = func() map[string]any {
+	d := maps.Clone(defaults)
+	d["hidden_size_per_layer_input"], d["sliding_window"], d["max_position_embeddings"] = 0., 1024., 262144.
+	return d
+}()
+
 // Family describes files of Gemma 4.
 //
-// Source: transformers 5.17, models/gemma4/configuration_gemma4.py; llama.cpp,
-// conversion/gemma.py.
+// Source: transformers 5.17, models/gemma4/configuration_gemma4.py and
+// models/gemma4_unified/modular_gemma4_unified.py; llama.cpp, conversion/gemma.py.
 var Family = family.Family{
 	Name:  "gemma4",
 	Title: "Gemma 4",
@@ -28,6 +35,9 @@ var Family = family.Family{
 		{Name: "gemma4_text", Class: "Gemma4ForCausalLM", Window: family.Periodic, Period: 6, LastFull: true,
 			Defaults: defaults},
 		{Name: "gemma4", Window: family.Periodic, Period: 6, LastFull: true, Defaults: defaults},
+		{Name: "gemma4_unified_text", Class: "Gemma4UnifiedForCausalLM", Window: family.Periodic, Period: 6,
+			LastFull: true, Defaults: unified},
+		{Name: "gemma4_unified", Window: family.Periodic, Period: 6, LastFull: true, Defaults: unified},
 	},
 	Fixed:      map[string]any{"hidden_activation": "gelu_pytorch_tanh"},
 	Idle:       []string{"vocab_size_per_layer_input"},
