@@ -72,9 +72,6 @@ func (c *Checkpoint) tokenizerToGGUF(config []byte) (g tokenizer.GGUF, notes []s
 				"third that ends a turn and has no known name", id))
 		}
 	}
-	for _, id := range c.text.generation.Suppress {
-		notes = append(notes, fmt.Sprintf("generation_config.json: suppress_tokens: GGUF has no key for %d", id))
-	}
 	return g, notes, nil
 }
 

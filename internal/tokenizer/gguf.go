@@ -32,6 +32,7 @@ type GGUF struct {
 	AddSEP         *bool // add_sep_token
 	AddSpacePrefix *bool // add_space_prefix
 	Lowercase      *bool // normalizer.lowercase, WordPiece only
+	StripAccents   *bool // normalizer.strip_accents, WordPiece only; absent: as Lowercase
 	MergeSpaces    *bool // remove_extra_whitespaces, Unigram only
 	NFKC           *bool // normalizer.nfkc, Unigram only, written by no other program
 	// normalizer.nfc, written by no other program: false where Pre implies NFC and the tokenizer does not normalize

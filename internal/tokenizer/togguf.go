@@ -104,7 +104,7 @@ func (g *GGUF) fromJSON(f Files, file *jsonFile, c *config, merges bool, pre str
 		return nil, nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	if t.pieces != nil {
-		if w := t.pieces; !w.clean || !w.chinese || w.strip != w.lower || w.most != maxWord {
+		if w := t.pieces; !w.clean || !w.chinese || w.most != maxWord {
 			return nil, nil,
 				fmt.Errorf("tokenizer.json: GGUF has no keys for a BertNormalizer other than the usual ones")
 		}

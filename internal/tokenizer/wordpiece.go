@@ -233,7 +233,7 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 	}
 	g.useClassified()
 	w := &wordPiece{clean: true, chinese: true, lower: flagOr(g.Lowercase, true), most: maxWord}
-	w.strip = w.lower
+	w.strip = flagOr(g.StripAccents, w.lower)
 	t, err := newWordPiece(tokens, w, tokens[*g.UNK].text)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,9 @@ func (g GGUF) wordPiece(tokens []token) (*Tokenizer, error) {
 
 // setPieces writes the metadata that wordPiece reads.
 func (g *GGUF) setPieces(t *Tokenizer, pre string) {
-	g.Model, g.Pre, g.Lowercase = WordPiece, pre, &t.pieces.lower
+	if g.Model, g.Pre, g.Lowercase = WordPiece, pre, &t.pieces.lower; t.pieces.strip != t.pieces.lower {
+		g.StripAccents = &t.pieces.strip
+	}
 	for _, k := range t.tokens {
 		switch text, ok := strings.CutPrefix(k.text, continuation); {
 		case k.kind == Unknown:

@@ -55,6 +55,41 @@ func TestWordPiece(t *testing.T) {
 	}
 }
 
+// TestAccents keeps accents in a vocabulary of small letters, or strips them in one of both, where the file says so: from
+// GGUF, from the folder of it, and from GGUF again.
+func TestAccents(t *testing.T) {
+	for _, lower := range []bool{true, false} {
+		g := wordPieces([]string{"▁café", "▁cafe"}, lower)
+		strip := !lower
+		g.StripAccents = &strip
+		f, err := tokenizer.ToJSON(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder, err := tokenizer.FromJSON(f.JSON, f.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, _, err := tokenizer.ToGGUF(f, len(g.Tokens), false, "default", nil)
+		if err != nil || back.StripAccents == nil || *back.StripAccents != strip {
+			t.Fatalf("%v, %v", back.StripAccents, err)
+		}
+		file, err := tokenizer.FromGGUF(back)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []int{4}
+		if strip {
+			want = []int{5}
+		}
+		for _, tok := range []*tokenizer.Tokenizer{folder, file} {
+			if ids := tok.Encode("café", tokenizer.Options{}); !slices.Equal(ids, want) {
+				t.Errorf("lower %v: %v, want %v", lower, ids, want)
+			}
+		}
+	}
+}
+
 func FuzzWordPiece(f *testing.F) {
 	f.Add("▁un\naff\nable", true, "UNaffable [CLS] é")
 	f.Add("▁a\n##\n▁\n▁▁", false, "a\xff\u0301##")

@@ -165,7 +165,7 @@ func tokenKeys(g *tokenizer.GGUF) (ids []idKey, flags []flagKey) {
 		[]flagKey{{"add_bos_token", &g.AddBOS}, {"add_eos_token", &g.AddEOS},
 			{"add_sep_token", &g.AddSEP}, {"add_space_prefix", &g.AddSpacePrefix},
 			{"remove_extra_whitespaces", &g.MergeSpaces}, {"normalizer.lowercase", &g.Lowercase},
-			{"normalizer.nfc", &g.NFC}, {"normalizer.nfkc", &g.NFKC}}
+			{"normalizer.strip_accents", &g.StripAccents}, {"normalizer.nfc", &g.NFC}, {"normalizer.nfkc", &g.NFKC}}
 }
 
 type idKey struct {
@@ -178,7 +178,10 @@ type flagKey struct {
 	flag **bool
 }
 
-const samplingPrefix = "general.sampling."
+const (
+	samplingPrefix = "general.sampling."
+	suppressKey    = "suppress_tokens" // of the tokenizer
+)
 
 type samplingKey struct {
 	key   string
@@ -213,9 +216,16 @@ func Generation(m file.Metadata) (g settings.Generation, err error) {
 		}
 		*k.value = n
 	}
+	var ids []int64
+	err = readOptional(&ids, m.Ints, suppressKey)
+	for _, id := range ids { // others are no tokens in llama.cpp either
+		if id >= 0 && id <= math.MaxInt32 {
+			g.Suppress = append(g.Suppress, int(id))
+		}
+	}
 	g.TopK = int(topK)
 	g.Sample = g.Temperature > 0 || g.TopK > 0 || g.TopP > 0 || g.MinP > 0
-	return g, nil
+	return g, err
 }
 
 // WriteGeneration writes the keys that Generation reads.
@@ -227,6 +237,12 @@ func WriteGeneration(g settings.Generation) (keys []file.KeyValue) {
 		if *k.value != 0 && (g.Sample || k.value == &g.Repeat) {
 			keys = append(keys, file.KeyValue{Key: samplingPrefix + k.key, Value: float32(*k.value)})
 		}
+	}
+	if ids := []int32{}; len(g.Suppress) > 0 {
+		for _, id := range g.Suppress {
+			ids = append(ids, int32(id))
+		}
+		keys = append(keys, file.KeyValue{Key: TokenizerPrefix + suppressKey, Value: ids})
 	}
 	return keys
 }
