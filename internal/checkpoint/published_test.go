@@ -22,6 +22,8 @@ func TestPublishedConfigs(t *testing.T) {
 		{`"pad_token_id": -1, "torch_dtype": "bfloat16", "dtype": "float32"`, ""},
 		{`"bos_token_id": null, "eos_token_id": [9, 8.0]`, ""},
 		{`"architectures": ["LlamaForSequenceClassification"], "problem_type": null, "id2label": {"0": "a"}`, ""},
+		{`"is_causal": true`, ""}, {`"is_causal": false`, "is_causal"},
+		{`"architectures": ["LlamaBidirectionalModel"]`, "architectures"},
 		{`"architectures": null, "time_step_limit": [0.0, Infinity]`, ""},
 		{`"architectures": ["Qwen2ForCausalLM"]`, "architectures"},
 		{`"tie_word_embeddings": null, "use_sliding_window": false, "sliding_window": 4096`, ""},
@@ -56,6 +58,8 @@ func TestPublishedRepeats(t *testing.T) {
 		{`"model_type": "qwen2_5_vl", "rope_scaling": {"type": "default", "rope_type": "default", "mrope_section": [1, 1, 2]}`, ""},
 		{`"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text", ` + sizes + `"rope_scaling":
 			{"mrope_interleaved": true, "mrope_section": [1, 1, 2], "rope_type": "default"}}`, ""},
+		{`"model_type": "gemma4_unified", "text_config": {"model_type": "gemma4_unified_text", ` + sizes + `"global_head_dim": 8,
+			"use_bidirectional_attention": "vision", "moe_intermediate_size": null, "num_experts": null, "num_kv_shared_layers": 0}`, ""},
 		{`"model_type": "kimi_k25", "architectures": ["DeepseekV3ForCausalLM"], "text_config": {"model_type": "kimi_k2", ` +
 			strings.Replace(sizes, `"head_dim": 4,`, `"q_lora_rank": 4, "kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4,
 			"v_head_dim": 4, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 4,`, 1) + `"rope_theta": 5e4}`, ""},

@@ -108,6 +108,9 @@ func (r *reader) readPresence() {
 			s[key] = slices.ContainsFunc(r.set.Names, func(name string) bool { return strings.HasSuffix(name, tensor) })
 		}
 	}
+	if causal := "attention.causal"; !r.Family.Encodes() && r.value(causal) == false {
+		s["is_causal"], r.Spelling["is_causal"] = false, r.Arch+"."+causal
+	}
 	for _, list := range []map[string]any{r.Family.Fixed, r.Family.Absent} {
 		for key, v := range list {
 			s.Fill(key, v)

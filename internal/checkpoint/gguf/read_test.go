@@ -55,6 +55,21 @@ func TestListed(t *testing.T) {
 	}
 }
 
+// TestCausal: a text is read both ways by models of families that do, and no other's file may say so.
+func TestCausal(t *testing.T) {
+	never := []family.Key{{GGUF: "attention.causal", Kind: family.Never}}
+	for _, c := range []struct {
+		f    family.Family
+		v    bool
+		want any
+	}{{family.Family{Name: "fam"}, false, false}, {family.Family{Name: "fam"}, true, nil}, {family.Family{Name: "fam", Keys: never}, false, nil}} {
+		r := readerOf(t, &c.f, file.KeyValue{Key: "fam.attention.causal", Value: c.v})
+		if r.readPresence(); r.Values["is_causal"] != c.want {
+			t.Errorf("%v of %d keys: is_causal %v", c.v, len(c.f.Keys), r.Values["is_causal"])
+		}
+	}
+}
+
 // TestShortest recovers what a configuration said before it was float32.
 func TestShortest(t *testing.T) {
 	for _, want := range []float64{1e-6, 1e-5, 0.15811388, 1e6, 500000, 30, 8} {
@@ -75,7 +90,19 @@ func TestGeneration(t *testing.T) {
 			t.Errorf("%d: %+v, %v, want %+v", topK, got, err, want)
 		}
 	}
-	r := readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "general.sampling.temp", Value: float32(-1)})
+	r := readerOf(t, &family.Family{Name: "fam"}, WriteGeneration(settings.Generation{Suppress: settings.IDs{3, 7}})...)
+	if got, err := Generation(r.metadata); err != nil || !reflect.DeepEqual(got.Suppress, settings.IDs{3, 7}) {
+		t.Errorf("suppressed: %v, %v", got.Suppress, err)
+	}
+	r = readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "tokenizer.ggml.suppress_tokens", Value: []int32{-1, 9}})
+	if got, err := Generation(r.metadata); err != nil || !reflect.DeepEqual(got.Suppress, settings.IDs{9}) {
+		t.Errorf("suppressed: %v, %v", got.Suppress, err)
+	}
+	r = readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "tokenizer.ggml.suppress_tokens", Value: "9"})
+	if _, err := Generation(r.metadata); err == nil {
+		t.Error("suppressed tokens that are a text are no error")
+	}
+	r = readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "general.sampling.temp", Value: float32(-1)})
 	if _, err := Generation(r.metadata); err == nil {
 		t.Error("a temperature below 0 is no error")
 	}

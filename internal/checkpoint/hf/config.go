@@ -86,6 +86,10 @@ func (r *reader) class() {
 			r.errorf("architectures", "is %s, expected a list of classes", family.Show(given))
 			return
 		}
+		if strings.Contains(name, "Bidirectional") && !r.Family.Encodes() {
+			r.errorf("architectures", "is %s, a class that reads texts both ways, which architecture %s does not support",
+				family.Show(given), r.Arch)
+		}
 		if f := registry.OfClass(name); f != nil && f != r.Family && !f.Shares(r.Family) {
 			r.errorf("architectures", "is %s, a class of architecture %s, but model_type %s is one of %s",
 				family.Show(given), f.Name, family.Show(r.Values["model_type"]), r.Arch)

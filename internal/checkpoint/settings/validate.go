@@ -281,6 +281,9 @@ func (c *Model) validateFlags() error {
 	if _, may := c.Family.Held["attention_bias"]; !may && !slices.Contains(c.Family.Idle, "attention_bias") {
 		flags = append(flags, "attention_bias")
 	}
+	if c.Values["is_causal"] == false && !c.Family.Encodes() {
+		return c.Bad("is_causal", "is false: texts are read both ways, which architecture %s does not support", c.Arch)
+	}
 	if v := c.Values["attn_logit_softcapping"]; v != nil && v != 0. && !c.Family.Uses("attn_logit_softcapping") {
 		return c.Bad("attn_logit_softcapping", "is %s, which architecture %s does not support", family.Show(v), c.Arch)
 	}
