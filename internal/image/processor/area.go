@@ -48,3 +48,8 @@ func (s *settings) within(w, h, factor, shortest, least, most int) (width, heigh
 	}
 	return width, height
 }
+
+func areaEffects(s *settings, all map[string]any) {
+	least, most := s.area()
+	all["merge_size"], all["size.shortest_edge"], all["size.longest_edge"] = s.Merge, least, most
+}

@@ -27,3 +27,7 @@ func toBudget(s *settings, m *image.Image) (*Input, error) {
 	}
 	return s.whole(m, width, height)
 }
+
+func budgetEffects(s *settings, all map[string]any) {
+	all["pooling_kernel_size"], all["max_soft_tokens"] = s.Pooling, s.SoftTokens
+}

@@ -21,7 +21,7 @@ func toGrid(s *settings, m *image.Image) (*Input, error) {
 	side := func(x int) int { return max(s.EncoderPatch, s.multiple(x, factor)) }
 	large := float64(side(w)*side(h)) > float64(s.MaxTokens*token)*s.Tolerance
 	width, height := s.within(w, h, factor, factor, s.MinTokens*token, s.MaxTokens*token)
-	if splits := (s.Splitting == nil || *s.Splitting) && s.MaxTiles > 1; !splits || !large {
+	if splits := isOn(s.Splitting) && s.MaxTiles > 1; !splits || !large {
 		return s.whole(m, width, height)
 	}
 	cols, rows := s.grid(w, h)
@@ -58,4 +58,15 @@ func (s *settings) grid(w, h int) (cols, rows int) {
 		}
 	}
 	return cols, rows
+}
+
+func gridEffects(s *settings, all map[string]any) {
+	g := s.gridSettings
+	all["downsample_factor"] = g.Downsample
+	all["min_image_tokens"], all["max_image_tokens"] = g.MinTokens, g.MaxTokens
+	all["max_pixels_tolerance"], all["do_image_splitting"] = g.Tolerance, isOn(s.Splitting) && g.MaxTiles > 1
+	if all["do_image_splitting"] == true {
+		all["min_tiles"], all["max_tiles"], all["tile_size"] = g.MinTiles, g.MaxTiles, g.TileSize
+		all["use_thumbnail"] = g.Thumbnail
+	}
 }

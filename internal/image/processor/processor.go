@@ -23,25 +23,28 @@ type Processor struct {
 }
 
 // kinds are the processors by their names in preprocessor_config.json, without "Fast" and "Pil" at the end. Settings
-// that a file leaves out are those of transformers' classes: Qwen's own files name no filter.
+// that a file leaves out are the class's in transformers: Qwen's own files name no filter.
 var kinds = map[string]struct {
 	tiles   func(s *settings, m *image.Image) (*Input, error)
 	order   Order
 	library image.Resizer // nothing but torchvision's exists for some
 	omitted string
+	effects func(s *settings, all map[string]any) // adds the settings read by tiles
+	as      string                                // name of another kind with the same rule; "" if there is none
 }{
-	"Qwen2VLImageProcessor":    {byArea, BlocksTwice, image.Pillow, area},
-	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, area}, // the first files of Qwen2.5-VL
-	"Gemma3ImageProcessor":     {toSquare, ChannelFirst, image.Pillow, `{"resample": 2` + half},
+	"Qwen2VLImageProcessor":    {byArea, BlocksTwice, image.Pillow, area, areaEffects, ""},
+	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, area, areaEffects, "Qwen2VLImageProcessor"}, // first files
+	"Gemma3ImageProcessor":     {toSquare, ChannelFirst, image.Pillow, `{"resample": 2` + half, squareEffects, ""},
 	"Gemma4ImageProcessor": {toBudget, ChannelLast, image.Pillow, `{"resample": 3, "do_normalize": false, ` +
 		`"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280, "image_mean": [0, 0, 0], ` +
-		`"image_std": [1, 1, 1]}`},
-	"SmolVLMImageProcessor":  {toTiles, ChannelFirst, image.Pillow, `{"resample": 1` + half},
-	"Idefics3ImageProcessor": {toTiles, ChannelFirst, image.Pillow, `{"resample": 1` + half},
-	"PixtralImageProcessor":  {bySide, ChannelFirst, image.Pillow, `{"resample": 3` + clip},
+		`"image_std": [1, 1, 1]}`, budgetEffects, ""},
+	"SmolVLMImageProcessor": {toTiles, ChannelFirst, image.Pillow, `{"resample": 1` + half, tileEffects, ""},
+	"Idefics3ImageProcessor": {toTiles, ChannelFirst, image.Pillow, `{"resample": 1` + half, tileEffects,
+		"SmolVLMImageProcessor"},
+	"PixtralImageProcessor": {bySide, ChannelFirst, image.Pillow, `{"resample": 3` + clip, sideEffects, ""},
 	"Lfm2VlImageProcessor": {toGrid, ChannelLast, image.Torchvision, `{"resample": 2, "encoder_patch_size": 16, ` +
 		`"downsample_factor": 2, "min_image_tokens": 64, "max_image_tokens": 256, "max_pixels_tolerance": 2, ` +
-		`"min_tiles": 2, "max_tiles": 10, "tile_size": 512, "use_thumbnail": true` + half},
+		`"min_tiles": 2, "max_tiles": 10, "tile_size": 512, "use_thumbnail": true` + half, gridEffects, ""},
 }
 
 // Means and deviations of pixels, and the settings of bounds of the area.
@@ -99,7 +102,7 @@ func OrderOf(name string) (o Order, ok bool) {
 	return kind.order, ok
 }
 
-// Means returns the mean and the deviation of pixels, those of the processor's class where the file has none.
+// Means returns the mean and the deviation of pixels, the class's where the file has none.
 func (p *Processor) Means() (mean, std []any) {
 	for i := range p.Mean {
 		mean, std = append(mean, p.Mean[i]), append(std, p.Std[i])

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func readSettings(files ...[]byte) (*settings, error) {
 	if s.Resample == nil {
 		return nil, errors.New("resample is missing")
 	}
-	if s.Resizes != nil && !*s.Resizes {
+	if !isOn(s.Resizes) {
 		return nil, errors.New("do_resize is false: pictures that are not resized are not supported")
 	}
 	var ok bool
@@ -156,44 +157,21 @@ func readSettings(files ...[]byte) (*settings, error) {
 }
 
 // effects returns the settings by which a picture is prepared, apart from mean and deviation, by their names.
-func (s *settings) effects() map[string]any {
-	is := func(b *bool) bool { return b == nil || *b }
-	all := map[string]any{"image_processor_type": s.kind(), "resample": *s.Resample, "rescale_factor": s.scale(),
-		"do_normalize": is(s.Normalize)}
-	switch s.kind() {
-	case "Gemma3ImageProcessor":
-		all["size.height"], all["size.width"], all["do_pan_and_scan"] = s.Size.Height, s.Size.Width, s.PanAndScan
-		if s.PanAndScan {
-			all["pan_and_scan_*"] = s.cropSettings
-		}
-	case "Gemma4ImageProcessor":
-		all["pooling_kernel_size"], all["max_soft_tokens"] = s.Pooling, s.SoftTokens
-	case "SmolVLMImageProcessor", "Idefics3ImageProcessor":
-		all["image_processor_type"], all["size.longest_edge"] = "SmolVLMImageProcessor", s.Size.Longest
-		all["do_image_splitting"], all["max_image_size.longest_edge"] = is(s.Splitting), s.MaxImageSize.Longest
-	case "PixtralImageProcessor":
-		all["size.longest_edge"] = s.Size.Longest // the patch is the tower's
-	case "Lfm2VlImageProcessor":
-		g := s.gridSettings
-		all["downsample_factor"] = g.Downsample
-		all["min_image_tokens"], all["max_image_tokens"] = g.MinTokens, g.MaxTokens
-		all["max_pixels_tolerance"], all["do_image_splitting"] = g.Tolerance, is(s.Splitting) && g.MaxTiles > 1
-		if all["do_image_splitting"] == true {
-			all["min_tiles"], all["max_tiles"], all["tile_size"] = g.MinTiles, g.MaxTiles, g.TileSize
-			all["use_thumbnail"] = g.Thumbnail
-		}
-	default:
-		least, most := s.area()
-		all["image_processor_type"], all["merge_size"] = "Qwen2VLImageProcessor", s.Merge
-		all["size.shortest_edge"], all["size.longest_edge"] = least, most
-	}
+func (p *Processor) effects() map[string]any {
+	kind := kinds[p.kind()]
+	all := map[string]any{"image_processor_type": cmp.Or(kind.as, p.kind()), "resample": *p.Resample,
+		"rescale_factor": p.scale(), "do_normalize": isOn(p.Normalize)}
+	kind.effects(&p.settings, all)
 	return all
 }
+
+// isOn reports the value of a switch, on where a file has none.
+func isOn(b *bool) bool { return b == nil || *b }
 
 // scale returns the factor of a level.
 func (s *settings) scale() float64 {
 	switch {
-	case s.Rescales != nil && !*s.Rescales:
+	case !isOn(s.Rescales):
 		return 1
 	case s.Rescale != nil:
 		return *s.Rescale

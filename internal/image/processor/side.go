@@ -21,3 +21,7 @@ func bySide(s *settings, m *image.Image) (*Input, error) {
 	up := func(x int) int { return (max(x, 1) + patch - 1) / patch * patch }
 	return s.whole(m, up(w), up(h))
 }
+
+func sideEffects(s *settings, all map[string]any) {
+	all["size.longest_edge"] = s.Size.Longest // the patch is the tower's
+}

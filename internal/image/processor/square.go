@@ -50,3 +50,10 @@ func (s *settings) crops(long, short int) int {
 	}
 	return n
 }
+
+func squareEffects(s *settings, all map[string]any) {
+	all["size.height"], all["size.width"], all["do_pan_and_scan"] = s.Size.Height, s.Size.Width, s.PanAndScan
+	if s.PanAndScan {
+		all["pan_and_scan_*"] = s.cropSettings
+	}
+}

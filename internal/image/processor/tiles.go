@@ -26,7 +26,7 @@ func toTiles(s *settings, m *image.Image) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Splitting != nil && !*s.Splitting {
+	if !isOn(s.Splitting) {
 		return s.whole(m, tile, tile)
 	}
 	w, h = tiled(m.Width, m.Height, tile)
@@ -67,4 +67,9 @@ func tiled(w, h, tile int) (width, height int) {
 	}
 	height = up(h)
 	return up(int(float64(height) * ratio)), height
+}
+
+func tileEffects(s *settings, all map[string]any) {
+	all["size.longest_edge"] = s.Size.Longest
+	all["do_image_splitting"], all["max_image_size.longest_edge"] = isOn(s.Splitting), s.MaxImageSize.Longest
 }

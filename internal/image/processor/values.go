@@ -28,7 +28,7 @@ func (s *settings) values(o Order) Values {
 	for c := range v.levels {
 		mean, std := float32(s.Mean[c]), float32(s.Std[c])
 		for i := range v.levels[c] {
-			switch normalize := s.Normalize == nil || *s.Normalize; {
+			switch normalize := isOn(s.Normalize); {
 			case !normalize:
 				v.levels[c][i] = float32(float64(i) * scale)
 			case s.Library == image.Torchvision:
