@@ -18,42 +18,60 @@ const MaxTurns = 25
 func (t *Tools) ChatParts(ctx context.Context, s *karat.Session, talk *[]karat.Message, o karat.GenerateOptions) (
 	parts iter.Seq2[karat.Part, error]) {
 	return func(yield func(karat.Part, error) bool) {
-		own := len(o.Tools)
-		o.Tools = append(slices.Clone(o.Tools), t.List()...)
-		for range MaxTurns {
+		own := o.Tools
+		o.Tools = append(slices.Clone(own), t.List()...)
+		for turn := 1; ; turn++ {
 			said := karat.Message{Role: karat.RoleAssistant}
 			var calls []karat.ToolCall
+			left := false // a call is left to the program
 			for p, err := range s.ChatParts(ctx, *talk, o) {
-				if err == nil {
-					said.Parts = append(said.Parts, p)
-					if c, is := p.(karat.ToolCall); is {
-						calls = append(calls, c)
-					}
+				if c, is := p.(karat.ToolCall); is {
+					calls = append(calls, c)
+					left = left || slices.ContainsFunc(own, func(k karat.Tool) bool { return k.Name == c.Name })
 				}
 				if !yield(p, err) || err != nil {
 					return
 				}
+				said.Parts = append(said.Parts, p)
 			}
-			results := karat.Message{Role: karat.RoleTool}
-			for _, c := range calls {
-				if slices.ContainsFunc(o.Tools[:own], func(k karat.Tool) bool { return k.Name == c.Name }) {
-					*talk = append(*talk, said)
-					return
-				}
-			}
-			for _, c := range calls {
-				r, err := t.Call(ctx, c)
-				if !yield(r, err) || err != nil {
-					return
-				}
-				results.Parts = append(results.Parts, r)
-			}
-			*talk = append(*talk, said)
-			if calls == nil {
+			if calls == nil || left {
+				*talk = append(*talk, said)
 				return
 			}
-			*talk = append(*talk, results)
+			more := true
+			results, err := t.CallAll(ctx, turn, calls, func(_ karat.ToolCall, r karat.ToolResult) bool {
+				more = yield(r, nil)
+				return more
+			})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !more {
+				return
+			}
+			*talk = append(*talk, said, results)
 		}
-		yield(nil, fmt.Errorf("the model called tools %d times without an answer", MaxTurns))
 	}
+}
+
+// CallAll calls the tools of an answer, in sequence, and returns the results for the conversation. turn counts the
+// answers with calls from 1: an error after MaxTurns. see gets each call with its result, and false breaks off.
+func (t *Tools) CallAll(ctx context.Context, turn int, calls []karat.ToolCall,
+	see func(karat.ToolCall, karat.ToolResult) bool) (results karat.Message, err error) {
+	results.Role = karat.RoleTool
+	if turn > MaxTurns {
+		return results, fmt.Errorf("the model called tools %d times without an answer", MaxTurns)
+	}
+	for _, c := range calls {
+		r, err := t.Call(ctx, c)
+		if err != nil {
+			return results, err
+		}
+		results.Parts = append(results.Parts, r)
+		if !see(c, r) {
+			break
+		}
+	}
+	return results, nil
 }

@@ -115,26 +115,24 @@ func (t *talk) consent(ctx context.Context, c mcp.Call) (mcp.Consent, error) {
 
 // callTools calls the tools of an answer, and returns the answer's message and the results.
 func (t *talk) callTools(ctx context.Context, a *answer, turn int) ([]karat.Message, error) {
-	if turn == mcp.MaxTurns {
-		return nil, fmt.Errorf("the model called tools %d times without an answer", turn)
-	}
-	said, results := a.message(), karat.Message{Role: karat.RoleTool}
+	said := a.message()
+	var calls []karat.ToolCall
 	for _, c := range a.calls {
 		t.calls++
-		call := karat.ToolCall{ID: fmt.Sprintf("call%05d", t.calls), Name: c.Name,
-			Arguments: json.RawMessage(c.Arguments)}
-		r, err := t.tools.Call(ctx, call)
-		if f := (failure{}); errors.As(err, &f) {
-			return nil, err
-		} else if err != nil {
-			return nil, shown{err}
-		}
-		if t.flags.verbose {
-			t.call.say("%s %s: %s", oneLine(c.Name), oneLine(c.Arguments), oneLine(begin(r.Content)))
-		}
-		said.Parts, results.Parts = append(said.Parts, call), append(results.Parts, r)
+		calls = append(calls, karat.ToolCall{ID: fmt.Sprintf("call%05d", t.calls), Name: c.Name,
+			Arguments: json.RawMessage(c.Arguments)})
+		said.Parts = append(said.Parts, calls[len(calls)-1])
 	}
-	return []karat.Message{said, results}, nil
+	results, err := t.tools.CallAll(ctx, turn, calls, func(c karat.ToolCall, r karat.ToolResult) bool {
+		if t.flags.verbose {
+			t.call.say("%s %s: %s", oneLine(c.Name), oneLine(string(c.Arguments)), oneLine(begin(r.Content)))
+		}
+		return true
+	})
+	if f := (failure{}); err != nil && !errors.As(err, &f) {
+		err = shown{err}
+	}
+	return []karat.Message{said, results}, err
 }
 
 // callInChat calls the tools of an answer. Ctrl-C breaks them off.
