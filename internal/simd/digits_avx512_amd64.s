@@ -1,5 +1,6 @@
 #include "textflag.h"
 #include "fetch_avx512_amd64.h"
+#include "digits_avx512_amd64.h"
 
 // One row by blocks of digits to the base of 3, with AVX-512, VBMI and VNNI. Tables give a byte's digits as bit
 // fields of two bytes, and the fields are multiplied where they are by the bytes of activations, high ones and low
@@ -22,10 +23,6 @@
 DATA halves<>+0(SB)/8, $0x0f0b0d0907030501
 DATA halves<>+8(SB)/8, $0x0e0a0c0806020400
 GLOBL halves<>(SB), RODATA|NOPTR, $16
-
-#define BYTES(n, z) \
-	MOVL         $(n*0x01010101), AX; \
-	VPBROADCASTD AX, z
 
 #define ZERO(sum) VPXORD sum, sum, sum
 
@@ -90,15 +87,7 @@ GLOBL halves<>(SB), RODATA|NOPTR, $16
 
 // func addDigitsAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, chunks, step, gap, sumgap, end int, table *byte)
 TEXT ·addDigitsAVX512(SB), 0, $576-88
-	LEAQ split-576(SP), R10
-	ADDQ $63, R10
-	ANDQ $~63, R10
-	MOVQ data+8(FP), BX
-	MOVQ q+16(FP), R8
-	MOVQ dx+24(FP), R12
-	MOVQ init+32(FP), R13
-	MOVQ chunks+40(FP), R11
-	MOVQ step+48(FP), R9
+	BEGIN(576, R13)
 	MOVQ table+80(FP), AX
 	VMOVDQU32 (AX), Z24
 	VMOVDQU32 64(AX), Z25
@@ -113,16 +102,7 @@ TEXT ·addDigitsAVX512(SB), 0, $576-88
 	BYTES(12, Z21)
 	BYTES(48, Z22)
 chunk:
-	SPLIT(0)
-	SPLIT(1)
-	SPLIT(2)
-	SPLIT(3)
-	SPLIT(4)
-	SPLIT(5)
-	SPLIT(6)
-	SPLIT(7)
-	MOVQ acc+0(FP), DI
-	XORL DX, DX
+	SPLITS
 place:
 	LEAQ      (BX)(DX*1), SI
 	VMOVUPS   (DI), Z0
@@ -175,16 +155,4 @@ place:
 	VPADDD Z14, Z6, Z6
 	VPADDD Z10, Z6, Z6
 	FLOATS(7, Z6)
-	VMOVUPS Z0, (DI)
-	ADDQ sumgap+64(FP), DI
-	ADDQ gap+56(FP), DX
-	CMPQ DX, end+72(FP)
-	JNE  place
-	ADDQ $896, BX
-	ADDQ $512, R8
-	ADDQ $32, R12
-	ADDQ R9, R13
-	DECQ R11
-	JNZ  chunk
-	VZEROUPPER
-	RET
+	NEXT(896, R13)

@@ -1,5 +1,6 @@
 #include "textflag.h"
 #include "fetch_avx512_amd64.h"
+#include "digits_avx512_amd64.h"
 
 // One row by blocks with points of 8 weights, levels of 2 bits, and one sign for a group (IQ1_S), with AVX-512, VBMI
 // and VNNI: points are gathered, and levels multiplied by the bytes of activations, high ones and low ones apart. A
@@ -43,10 +44,6 @@ GLOBL pointsLow<>(SB), RODATA|NOPTR, $16
 DATA pointsHigh<>+0(SB)/8, $0x8080048080800080
 DATA pointsHigh<>+8(SB)/8, $0x80800c8080800880
 GLOBL pointsHigh<>(SB), RODATA|NOPTR, $16
-
-#define BYTES(n, z) \
-	MOVL         $(n*0x01010101), AX; \
-	VPBROADCASTD AX, z
 
 #define QUADS(n, z) \
 	MOVQ         $n, AX; \
@@ -132,15 +129,7 @@ GLOBL pointsHigh<>(SB), RODATA|NOPTR, $16
 
 // func addPointsAVX512(acc *float32, data *byte, q *int16, dx *float32, init *int32, chunks, step, gap, sumgap, end int, points *byte, unit float32, first, less int)
 TEXT ·addPointsAVX512(SB), 0, $640-112
-	LEAQ split-640(SP), R10
-	ADDQ $63, R10
-	ANDQ $~63, R10
-	MOVQ data+8(FP), BX
-	MOVQ q+16(FP), R8
-	MOVQ dx+24(FP), R12
-	MOVQ init+32(FP), R14
-	MOVQ chunks+40(FP), R11
-	MOVQ step+48(FP), R9
+	BEGIN(640, R14)
 	MOVQ points+80(FP), R13
 	VBROADCASTI32X4 pointsHalves<>(SB), Z21
 	VBROADCASTI64X4 pointsOdd<>(SB), Z15
@@ -164,16 +153,7 @@ TEXT ·addPointsAVX512(SB), 0, $640-112
 	QUADS(0x2e2c2a280e0c0a08, Z17)
 	QUADS(0x3936333019161310, Z20)
 chunk:
-	SPLIT(0)
-	SPLIT(1)
-	SPLIT(2)
-	SPLIT(3)
-	SPLIT(4)
-	SPLIT(5)
-	SPLIT(6)
-	SPLIT(7)
-	MOVQ acc+0(FP), DI
-	XORL DX, DX
+	SPLITS
 place:
 	LEAQ        (BX)(DX*1), SI
 	VMOVUPS     (DI), Z0
@@ -200,16 +180,4 @@ place:
 	FETCH(12)
 	GROUP(6, EVEN)
 	GROUP(7, ODD)
-	VMOVUPS Z0, (DI)
-	ADDQ sumgap+64(FP), DI
-	ADDQ gap+56(FP), DX
-	CMPQ DX, end+72(FP)
-	JNE  place
-	ADDQ $832, BX
-	ADDQ $512, R8
-	ADDQ $32, R12
-	ADDQ R9, R14
-	DECQ R11
-	JNZ  chunk
-	VZEROUPPER
-	RET
+	NEXT(832, R14)
