@@ -64,7 +64,7 @@ func blend(factor, fast, slow float64) func(int, bounds, float64) float64 {
 	}
 }
 
-// longDivisors are the divisors for texts beyond the original context: those of a shorter one are 1.
+// longDivisors returns divisors of 1 for texts within the original context, and divisors for longer texts.
 func longDivisors(pairs int) (short, long []float64) {
 	for i := range pairs {
 		short, long = append(short, 1), append(long, 2+float64(i)/8)

@@ -62,7 +62,7 @@ type Family struct {
 
 	Tokenizer Tokenizer
 	Expect    Expect
-	Seventy   func(layers, group int) bool // whether llama-quantize counts a model among those of 70 B
+	Seventy   func(layers, group int) bool // whether llama-quantize counts a model as one of 70 B
 	Frugal    bool                         // llama-quantize has the head in Q8_0, and spares bits elsewhere
 
 	// Coarse returns the mean KL of a small model with keys and values in 8 bits, for models like s, if above
@@ -143,7 +143,7 @@ const (
 	Choice                 // index of a setting among Words
 	Product                // a setting times the setting Of, as uint32
 	Switch                 // whether a setting is Text: true where the key is absent
-	Interval               // interval of full layers among those Listed; by default the first type's Period
+	Interval               // interval of full layers among Listed; by default the first type's Period
 	Never                  // false, whatever the model
 	Sections               // list of three numbers, followed by 0
 	EachLayer              // setting that lists a number for each layer, as float32, or one of two Words, as a flag

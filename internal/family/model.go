@@ -30,9 +30,10 @@ func Of[C any, M Forwarder](newModel func(C) (M, error)) Model {
 		Config:  func() any { return new(C) },
 		weights: reflect.TypeFor[M]().Elem(),
 		New: func(config any, positions, context int) (Forwarder, error) {
-			for f, v := range reflect.ValueOf(config).Elem().Fields() {
+			for _, f := range reflect.VisibleFields(reflect.TypeFor[C]()) {
 				if f.Type == reflect.TypeFor[rope.Kinds]() {
-					v.Addr().Interface().(*rope.Kinds).Open(positions, context)
+					reflect.ValueOf(config).Elem().FieldByIndex(f.Index).Addr().Interface().(*rope.Kinds).Open(positions,
+						context)
 				}
 			}
 			return newModel(*config.(*C))

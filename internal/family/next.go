@@ -84,7 +84,7 @@ func (d *Decoder) Whole(g graph.Builder) *graph.Node {
 	return d.logits(g, or(d.Next.Output, d.Output), g.Outputs(own))
 }
 
-// before records the rows before those of x.
+// before records the rows before x's.
 func (d *Decoder) before(g graph.Builder, x *graph.Node) *graph.Node {
 	w := &graph.Weight{Tensor: previous(d.Hidden), GGUF: "nextn_previous"}
 	return g.Name(g.Conv(w, nil, x, 2), w.GGUF, "")

@@ -26,7 +26,7 @@ type Tower struct {
 // Projector is how llama.cpp's files of a tower, of the type mmproj, differ from config.json's format.
 // (conversion/*.py and tools/mtmd/clip.cpp)
 type Projector struct {
-	Keys map[string]string // settings by keys behind clip.vision., beside those of all towers
+	Keys map[string]string // settings by keys behind clip.vision., beside all towers' settings
 
 	// Read adds the settings that follow from the keys' and from the shapes of tensors; nil for none.
 	Read func(s Settings, shape func(tensor string) []int)
@@ -40,7 +40,7 @@ type Projector struct {
 	// Processor returns a preprocessor_config.json of the publisher's, apart from mean and deviation.
 	Processor func(s Settings) map[string]any
 
-	Order []string // keys behind those of all towers, as the converter writes them
+	Order []string // keys behind all towers' keys, as the converter writes them
 	Half  string   // tensor in F16 whatever the file's type
 
 	// Write is the inverse of Read, for settings of keys in Order and for image_size. processor is

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/karat-run/karat/internal/graph"
+	"github.com/karat-run/karat/internal/rope"
 )
 
 // Sizes holds the sizes of nearly every decoder, as a part of its configuration.
@@ -22,6 +23,61 @@ type Usual struct {
 	RMSNormEps float32          `json:"rms_norm_eps"`
 	Act        graph.Activation `json:"hidden_act"`
 	Tied       bool             `json:"tie_word_embeddings"`
+}
+
+// Rotary holds the settings of most decoders with an MLP and rotary positions.
+type Rotary struct {
+	Usual
+	IntermediateSize int        `json:"intermediate_size"`
+	Rope             rope.Kinds `json:"rope_parameters"`
+}
+
+// Mixture holds the sizes of a mixture of experts, as a part of its model's configuration.
+type Mixture struct {
+	ExpertSize int `json:"moe_intermediate_size"`
+	NumExperts int `json:"num_experts"`
+	TopK       int `json:"top_k_experts"`
+}
+
+// Routing holds the settings of a mixture whose routes have weights of their own.
+type Routing struct {
+	Mixture
+	Normalize bool    `json:"norm_topk_prob"`
+	Factor    float64 `json:"routed_scaling_factor"`
+}
+
+// Latent holds the settings of decoders with latent attention and a mixture of experts behind the first layers.
+type Latent struct {
+	VocabSize        int              `json:"vocab_size"`
+	HiddenSize       int              `json:"hidden_size"`
+	IntermediateSize int              `json:"intermediate_size"`
+	NumLayers        int              `json:"num_hidden_layers"`
+	NumHeads         int              `json:"num_attention_heads"`
+	Rank             int              `json:"kv_lora_rank"`
+	PlainDim         int              `json:"qk_nope_head_dim"` // features of a head of its own, without rotation
+	SharedDim        int              `json:"qk_rope_head_dim"` // features of keys shared by all heads, with rotation if any turn
+	ValueDim         int              `json:"v_head_dim"`
+	RMSNormEps       float32          `json:"rms_norm_eps"`
+	Act              graph.Activation `json:"hidden_act"`
+	Tied             bool             `json:"tie_word_embeddings"`
+	FirstDense       int              `json:"first_k_dense_replace"`
+	NumShared        int              `json:"n_shared_experts"`
+	Mixture
+}
+
+// KV returns the store of a layer's latents.
+func (c *Latent) KV(layer int) *graph.KV {
+	return &graph.KV{Layer: layer, Heads: 1, Dim: c.Rank + c.SharedDim, ValueDim: c.Rank, Latent: true}
+}
+
+// LatentAttention is the weights of latent attention behind its queries: KeyB [heads, rank, plain] and ValueB [heads,
+// value, rank] are kv_b_proj of the paper, its keys' half transposed.
+type LatentAttention struct {
+	KVA    *graph.Weight `gguf:"attn_kv_a_mqa" hf:"kv_a_proj_with_mqa"`
+	KVNorm *graph.Weight `gguf:"attn_kv_a_norm" hf:"kv_a_layernorm"`
+	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
+	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
+	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
 }
 
 // Trunk is the weights of a decoder, with layers of type L.

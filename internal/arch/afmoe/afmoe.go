@@ -14,23 +14,16 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	LayerTypes       []string   `json:"layer_types"`
-	SlidingWindow    int        `json:"sliding_window"`
-	FirstDense       int        `json:"num_dense_layers"`
-	ExpertSize       int        `json:"moe_intermediate_size"`
-	NumExperts       int        `json:"num_experts"`
-	TopK             int        `json:"top_k_experts"`
-	NumShared        int        `json:"num_shared_experts"`
-	Normalize        bool       `json:"norm_topk_prob"`
-	Factor           float64    `json:"routed_scaling_factor"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	family.Routing
+	LayerTypes    []string `json:"layer_types"`
+	SlidingWindow int      `json:"sliding_window"`
+	FirstDense    int      `json:"num_dense_layers"`
+	NumShared     int      `json:"num_shared_experts"`
 }
 
 // Model is the whole decoder.

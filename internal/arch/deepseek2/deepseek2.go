@@ -29,39 +29,23 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize        int              `json:"vocab_size"`
-	HiddenSize       int              `json:"hidden_size"`
-	IntermediateSize int              `json:"intermediate_size"`
-	NumLayers        int              `json:"num_hidden_layers"`
-	NumNext          int              `json:"num_nextn_predict_layers"` // layers behind the last
-	NumHeads         int              `json:"num_attention_heads"`
-	QueryRank        int              `json:"q_lora_rank"` // 0 for queries without a latent
-	Rank             int              `json:"kv_lora_rank"`
-	PlainDim         int              `json:"qk_nope_head_dim"` // features of a head without rotation
-	TurningDim       int              `json:"qk_rope_head_dim"` // features of a head with rotation
-	ValueDim         int              `json:"v_head_dim"`
-	Interleaved      bool             `json:"rope_interleave"`
-	RMSNormEps       float32          `json:"rms_norm_eps"`
-	Act              graph.Activation `json:"hidden_act"`
-	Tied             bool             `json:"tie_word_embeddings"`
-	FirstDense       int              `json:"first_k_dense_replace"`
-	ExpertSize       int              `json:"moe_intermediate_size"`
-	NumExperts       int              `json:"num_experts"`
-	TopK             int              `json:"top_k_experts"`
-	NumShared        int              `json:"n_shared_experts"`
-	Scoring          string           `json:"scoring_func"`
-	Method           string           `json:"topk_method"`
-	Biased           bool             `json:"e_score_correction_bias"` // as the method says
-	Groups           int              `json:"n_group"`
-	KeptGroups       int              `json:"topk_group"`
-	Normalize        bool             `json:"norm_topk_prob"`
-	Factor           float64          `json:"routed_scaling_factor"`
-	IndexTopK        int              `json:"index_topk"` // positions that attention sees; 0 for all
-	IndexHeads       int              `json:"index_n_heads"`
-	IndexDim         int              `json:"index_head_dim"`
-	IndexInterleaved bool             `json:"indexer_rope_interleave"`
-	IndexTypes       []string         `json:"indexer_types"` // by layer: full, or shared for an earlier layer's choice
-	Rope             rope.Kinds       `json:"rope_parameters"`
+	family.Latent
+	Normalize        bool       `json:"norm_topk_prob"`
+	Factor           float64    `json:"routed_scaling_factor"`
+	NumNext          int        `json:"num_nextn_predict_layers"` // layers behind the last
+	QueryRank        int        `json:"q_lora_rank"`              // 0 for queries without a latent
+	Interleaved      bool       `json:"rope_interleave"`
+	Scoring          string     `json:"scoring_func"`
+	Method           string     `json:"topk_method"`
+	Biased           bool       `json:"e_score_correction_bias"` // as the method says
+	Groups           int        `json:"n_group"`
+	KeptGroups       int        `json:"topk_group"`
+	IndexTopK        int        `json:"index_topk"` // positions that attention sees; 0 for all
+	IndexHeads       int        `json:"index_n_heads"`
+	IndexDim         int        `json:"index_head_dim"`
+	IndexInterleaved bool       `json:"indexer_rope_interleave"`
+	IndexTypes       []string   `json:"indexer_types"` // by layer: full, or shared for an earlier layer's choice
+	Rope             rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -83,18 +67,13 @@ type Layer struct {
 	family.Feed[MoE] `gguf:"" hf:""`
 }
 
-// Attention is latent attention. KeyB [heads, rank, plain] and ValueB [heads, value, rank]
-// are kv_b_proj of the paper, its keys' half transposed.
+// Attention is latent attention.
 type Attention struct {
-	Q      *graph.Weight `gguf:"attn_q" hf:"q_proj" if:"!q_lora_rank"`
-	QA     *graph.Weight `gguf:"attn_q_a" hf:"q_a_proj" if:"q_lora_rank"`
-	QANorm *graph.Weight `gguf:"attn_q_a_norm" hf:"q_a_layernorm" if:"q_lora_rank"`
-	QB     *graph.Weight `gguf:"attn_q_b" hf:"q_b_proj" if:"q_lora_rank"`
-	KVA    *graph.Weight `gguf:"attn_kv_a_mqa" hf:"kv_a_proj_with_mqa"`
-	KVNorm *graph.Weight `gguf:"attn_kv_a_norm" hf:"kv_a_layernorm"`
-	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
-	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
-	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	Q                      *graph.Weight `gguf:"attn_q" hf:"q_proj" if:"!q_lora_rank"`
+	QA                     *graph.Weight `gguf:"attn_q_a" hf:"q_a_proj" if:"q_lora_rank"`
+	QANorm                 *graph.Weight `gguf:"attn_q_a_norm" hf:"q_a_layernorm" if:"q_lora_rank"`
+	QB                     *graph.Weight `gguf:"attn_q_b" hf:"q_b_proj" if:"q_lora_rank"`
+	family.LatentAttention `gguf:"" hf:""`
 
 	Indexer *Indexer `gguf:"" hf:"indexer"` // nil in layers that see all, or an earlier layer's choice
 }
@@ -114,9 +93,9 @@ const latentEps = 1e-6
 
 // New makes a model with unbound weights.
 func New(c Config) (*Model, error) {
-	turn, err := family.Turn(c.TurningDim, c.Rope.Full)
+	turn, err := family.Turn(c.SharedDim, c.Rope.Full)
 	turn.Interleaved = c.Interleaved
-	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.TurningDim)), turn: turn,
+	m := &Model{scale: c.Rope.Full.ScoreScale() / math.Sqrt(float64(c.PlainDim+c.SharedDim)), turn: turn,
 		Trunk: family.NewTrunk[Layer](c.NumLayers + c.NumNext)}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
 		Kept: c.KeptGroups}
@@ -146,7 +125,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node { return m.Decoder().Forwar
 func (m *Model) Decoder() *family.Decoder {
 	var chosen *graph.Node // in the last layer with an indexer
 	d := &family.Decoder{Embed: m.Embed, Norm: m.Norm, Output: m.Output, Vocab: m.VocabSize, Hidden: m.HiddenSize,
-		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.kv,
+		Layers: m.NumLayers, Eps: m.RMSNormEps, KV: m.KV,
 		Layer: func(g graph.Builder, x *graph.Node, kv *graph.KV) *graph.Node {
 			return m.Layers[kv.Layer].forward(g, x, kv, m, &chosen)
 		}}
@@ -157,10 +136,6 @@ func (m *Model) Decoder() *family.Decoder {
 }
 
 // kv returns the store of a layer.
-func (m *Model) kv(i int) *graph.KV {
-	return &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
-}
-
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model,
 	chosen **graph.Node) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m, chosen))
@@ -175,17 +150,17 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model,
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model,
 	chosen **graph.Node) *graph.Node {
-	qDim := m.PlainDim + m.TurningDim
+	qDim := m.PlainDim + m.SharedDim
 	from, w := x, a.Q
 	if w == nil {
 		from, w = g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0), a.QB // [T, qRank]
 	}
 	q := g.Heads(g.Linear(w, from, m.NumHeads*qDim), qDim)                // [T, heads, plain + turning]
 	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)      // [T, heads, rank]
-	turning := g.RoPE("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn)  // [T, heads, turning]
+	turning := g.RoPE("q", g.Slice(q, m.PlainDim, m.SharedDim), m.turn)   // [T, heads, turning]
 	both := g.Linear(a.KVA, x, kv.Dim)                                    // [T, rank + turning]
 	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0) // [T, rank]
-	k := g.RoPE("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
+	k := g.RoPE("k", g.Heads(g.Slice(both, m.Rank, m.SharedDim), m.SharedDim), m.turn)
 	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
 	if a.Indexer != nil {
 		*chosen = a.Indexer.forward(g, x, from, m.index[kv.Layer], m)
@@ -249,7 +224,7 @@ func (m *Model) addIndexers() error {
 // forward returns the positions chosen for the rows of x, by the latent of their queries.
 func (ix *Indexer) forward(g graph.Builder, x, latent *graph.Node, keys *graph.KV, m *Model) *graph.Node {
 	turn := m.turn
-	turn.Dim, turn.Interleaved = m.TurningDim, m.IndexInterleaved
+	turn.Dim, turn.Interleaved = m.SharedDim, m.IndexInterleaved
 	k := g.LayerNorm(ix.KNorm, ix.KBias, g.Linear(ix.K, x, m.IndexDim), latentEps) // [T, dim]
 	g.StoreKV(keys, g.RoPE("index_k", g.Heads(k, m.IndexDim), turn), nil)
 	q := g.Heads(g.Linear(ix.Q, latent, m.IndexHeads*m.IndexDim), m.IndexDim) // [T, heads, dim]

@@ -11,20 +11,15 @@ package ernie45moe
 import (
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	FirstDense       int        `json:"moe_layer_start_index"`
-	ExpertSize       int        `json:"moe_intermediate_size"`
-	NumExperts       int        `json:"num_experts"`
-	TopK             int        `json:"top_k_experts"`
-	NumShared        int        `json:"num_shared_experts"`
-	Interval         int        `json:"moe_layer_interval"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	family.Mixture
+	FirstDense int `json:"moe_layer_start_index"`
+	NumShared  int `json:"num_shared_experts"`
+	Interval   int `json:"moe_layer_interval"`
 }
 
 // Model is the whole decoder.

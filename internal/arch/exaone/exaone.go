@@ -11,15 +11,10 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
-type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	Rope             rope.Kinds `json:"rope_parameters"`
-}
+type Config = family.Rotary
 
 // Model is the whole decoder.
 type Model struct {

@@ -16,37 +16,34 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass. A multiplier of 0 is absent, and means 1.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	ScanSize         int        `json:"mamba_d_ssm"`
-	ScanHeads        int        `json:"mamba_n_heads"`
-	ScanDim          int        `json:"mamba_d_head"`
-	ScanGroups       int        `json:"mamba_n_groups"`
-	StateSize        int        `json:"mamba_d_state"`
-	Kernel           int        `json:"mamba_d_conv"`
-	ConvBias         bool       `json:"mamba_conv_bias"`
-	ScanBias         bool       `json:"mamba_proj_bias"`
-	OutBias          bool       `json:"projectors_bias"`
-	MLPBias          bool       `json:"mlp_bias"`
-	Normed           bool       `json:"mamba_rms_norm"`
-	NormFirst        bool       `json:"mamba_norm_before_gate"`
-	StepLimit        any        `json:"time_step_limit"` // nil for none
-	Folded           bool       `json:"multipliers_folded"`
-	Embed            float64    `json:"embedding_multiplier"`
-	AttnIn           float64    `json:"attention_in_multiplier"`
-	AttnOut          float64    `json:"attention_out_multiplier"`
-	Key              float64    `json:"key_multiplier"`
-	ScanIn           float64    `json:"ssm_in_multiplier"`
-	ScanOut          float64    `json:"ssm_out_multiplier"`
-	ScanParts        []float64  `json:"ssm_multipliers"` // of gate, x, b, c and dt
-	MLPParts         []float64  `json:"mlp_multipliers"` // of gate and output
-	Logits           float64    `json:"lm_head_multiplier"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	ScanSize   int       `json:"mamba_d_ssm"`
+	ScanHeads  int       `json:"mamba_n_heads"`
+	ScanDim    int       `json:"mamba_d_head"`
+	ScanGroups int       `json:"mamba_n_groups"`
+	StateSize  int       `json:"mamba_d_state"`
+	Kernel     int       `json:"mamba_d_conv"`
+	ConvBias   bool      `json:"mamba_conv_bias"`
+	ScanBias   bool      `json:"mamba_proj_bias"`
+	OutBias    bool      `json:"projectors_bias"`
+	MLPBias    bool      `json:"mlp_bias"`
+	Normed     bool      `json:"mamba_rms_norm"`
+	NormFirst  bool      `json:"mamba_norm_before_gate"`
+	StepLimit  any       `json:"time_step_limit"` // nil for none
+	Folded     bool      `json:"multipliers_folded"`
+	Embed      float64   `json:"embedding_multiplier"`
+	AttnIn     float64   `json:"attention_in_multiplier"`
+	AttnOut    float64   `json:"attention_out_multiplier"`
+	Key        float64   `json:"key_multiplier"`
+	ScanIn     float64   `json:"ssm_in_multiplier"`
+	ScanOut    float64   `json:"ssm_out_multiplier"`
+	ScanParts  []float64 `json:"ssm_multipliers"` // of gate, x, b, c and dt
+	MLPParts   []float64 `json:"mlp_multipliers"` // of gate and output
+	Logits     float64   `json:"lm_head_multiplier"`
 }
 
 // A multiplier's bounds.

@@ -1,4 +1,4 @@
-// Package gemmaembedding is EmbeddingGemma: Gemma 3 without a head, whose tokens see later ones, too.
+// Package gemmaembedding is EmbeddingGemma: Gemma 3 without a head, whose tokens also see later ones.
 //
 // Differences from Llama: all of a text is seen from everywhere, and from sliding layers half a window on
 // each side; norms before and after each half of a layer, scaled by 1+w; normed queries and keys; each kind

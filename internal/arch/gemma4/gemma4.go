@@ -23,6 +23,7 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Sizes
+	family.Mixture
 	IntermediateSize int                 `json:"intermediate_size"`
 	DoubleWide       bool                `json:"use_double_wide_mlp"` // in layers without keys and values of their own
 	PerLayer         map[string]Override `json:"per_layer_config"`
@@ -33,9 +34,6 @@ type Config struct {
 	PLESize          int                 `json:"hidden_size_per_layer_input"`
 	PLEVocabSize     int                 `json:"vocab_size_per_layer_input"`
 	MoE              bool                `json:"enable_moe_block"`
-	NumExperts       int                 `json:"num_experts"`
-	TopK             int                 `json:"top_k_experts"`
-	ExpertSize       int                 `json:"moe_intermediate_size"`
 	RMSNormEps       float32             `json:"rms_norm_eps"`
 	Tied             bool                `json:"tie_word_embeddings"`
 	Act              graph.Activation    `json:"hidden_activation"`

@@ -16,27 +16,20 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	NumNext          int        `json:"num_nextn_predict_layers"` // layers behind the last
-	AttentionBias    bool       `json:"attention_bias"`
-	QKNorm           bool       `json:"use_qk_norm"`
-	FirstDense       int        `json:"first_k_dense_replace"`
-	ExpertSize       int        `json:"moe_intermediate_size"`
-	NumExperts       int        `json:"num_experts"`
-	TopK             int        `json:"top_k_experts"`
-	NumShared        int        `json:"n_shared_experts"`
-	Scoring          string     `json:"scoring_func"`
-	Groups           int        `json:"n_group"`
-	KeptGroups       int        `json:"topk_group"`
-	Normalize        bool       `json:"norm_topk_prob"`
-	Factor           float64    `json:"routed_scaling_factor"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	family.Routing
+	NumNext       int    `json:"num_nextn_predict_layers"` // layers behind the last
+	AttentionBias bool   `json:"attention_bias"`
+	QKNorm        bool   `json:"use_qk_norm"`
+	FirstDense    int    `json:"first_k_dense_replace"`
+	NumShared     int    `json:"n_shared_experts"`
+	Scoring       string `json:"scoring_func"`
+	Groups        int    `json:"n_group"`
+	KeptGroups    int    `json:"topk_group"`
 }
 
 // Model is the whole decoder.

@@ -20,9 +20,7 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize    int        `json:"moe_intermediate_size"`
-	NumExperts    int        `json:"num_experts"`
-	TopK          int        `json:"top_k_experts"`
+	family.Mixture
 	LayerTypes    []string   `json:"layer_types"`
 	SlidingWindow int        `json:"sliding_window"`
 	Limit         float64    `json:"swiglu_limit"`

@@ -13,20 +13,17 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	AttentionBias    bool       `json:"attention_bias"`
-	MLPBias          bool       `json:"mlp_bias"`
-	EmbedMultiplier  float64    `json:"embedding_multiplier"` // 0 switches off each of the four
-	AttnMultiplier   float64    `json:"attention_multiplier"`
-	HalfMultiplier   float64    `json:"residual_multiplier"`
-	LogitsScaling    float64    `json:"logits_scaling"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	AttentionBias   bool    `json:"attention_bias"`
+	MLPBias         bool    `json:"mlp_bias"`
+	EmbedMultiplier float64 `json:"embedding_multiplier"` // 0 switches off each of the four
+	AttnMultiplier  float64 `json:"attention_multiplier"`
+	HalfMultiplier  float64 `json:"residual_multiplier"`
+	LogitsScaling   float64 `json:"logits_scaling"`
 }
 
 // Model is the whole decoder.

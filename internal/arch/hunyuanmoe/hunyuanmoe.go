@@ -19,10 +19,8 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
+	family.Mixture
 	SharedSize int        `json:"intermediate_size"`
-	ExpertSize int        `json:"moe_intermediate_size"`
-	NumExperts int        `json:"num_experts"`
-	TopK       int        `json:"top_k_experts"`
 	Rope       rope.Kinds `json:"rope_parameters"`
 }
 

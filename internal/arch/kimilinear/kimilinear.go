@@ -19,27 +19,11 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize  int              `json:"vocab_size"`
-	HiddenSize int              `json:"hidden_size"`
-	MLPSize    int              `json:"intermediate_size"`
-	NumLayers  int              `json:"num_hidden_layers"`
-	LayerTypes []string         `json:"layer_types"`
-	NumHeads   int              `json:"num_attention_heads"`
-	Rank       int              `json:"kv_lora_rank"`
-	PlainDim   int              `json:"qk_nope_head_dim"` // features of a head of its own
-	SharedDim  int              `json:"qk_rope_head_dim"` // features of keys that all heads share
-	ValueDim   int              `json:"v_head_dim"`
-	DeltaDim   int              `json:"linear_head_dim"`
-	Kernel     int              `json:"linear_conv_kernel_dim"`
-	RMSNormEps float32          `json:"rms_norm_eps"`
-	Act        graph.Activation `json:"hidden_act"`
-	Tied       bool             `json:"tie_word_embeddings"`
-	FirstDense int              `json:"first_k_dense_replace"`
-	ExpertSize int              `json:"moe_intermediate_size"`
-	NumExperts int              `json:"num_experts"`
-	TopK       int              `json:"top_k_experts"`
-	NumShared  int              `json:"n_shared_experts"`
-	Factor     float64          `json:"routed_scaling_factor"`
+	family.Latent
+	LayerTypes []string `json:"layer_types"`
+	DeltaDim   int      `json:"linear_head_dim"`
+	Kernel     int      `json:"linear_conv_kernel_dim"`
+	Factor     float64  `json:"routed_scaling_factor"`
 }
 
 // Model is the whole decoder.
@@ -79,12 +63,8 @@ type Delta struct {
 
 // Attention is latent attention, as DeepSeek's.
 type Attention struct {
-	Q      *graph.Weight `gguf:"attn_q" hf:"q_proj"`
-	KVA    *graph.Weight `gguf:"attn_kv_a_mqa" hf:"kv_a_proj_with_mqa"`
-	KVNorm *graph.Weight `gguf:"attn_kv_a_norm" hf:"kv_a_layernorm"`
-	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
-	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
-	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	Q                      *graph.Weight `gguf:"attn_q" hf:"q_proj"`
+	family.LatentAttention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -119,8 +99,7 @@ func New(c Config) (*Model, error) {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
 	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.SharedDim, ValueDim: m.Rank, Latent: true}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+		h = m.Layers[i].forward(g.Layer(i), h, m.KV(i), m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
 	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
@@ -138,7 +117,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	if l.MoE != nil {
 		x = l.MoE.forward(g, x, m)
 	} else {
-		x = l.MLP.Forward(g, x, m.Act, m.MLPSize, m.HiddenSize)
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
 	}
 	return g.Name(g.Add(h, x), "out", "out")
 }

@@ -20,18 +20,14 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Sizes
+	family.Routing
 	IntermediateSize int        `json:"intermediate_size"`
 	LayerTypes       []string   `json:"layer_types"`
 	Kernel           int        `json:"conv_L_cache"`
 	ConvBias         bool       `json:"conv_bias"`
 	NumDense         int        `json:"num_dense_layers"` // of models with experts
-	ExpertSize       int        `json:"moe_intermediate_size"`
-	NumExperts       int        `json:"num_experts"`
-	TopK             int        `json:"top_k_experts"`
 	ExpertBias       bool       `json:"use_expert_bias"`
 	Scoring          string     `json:"scoring_func"`
-	Normalize        bool       `json:"norm_topk_prob"`
-	Factor           float64    `json:"routed_scaling_factor"`
 	RMSNormEps       float32    `json:"rms_norm_eps"`
 	Tied             bool       `json:"tie_word_embeddings"`
 	Rope             rope.Kinds `json:"rope_parameters"`

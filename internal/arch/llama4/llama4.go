@@ -13,25 +13,20 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	ExpertSize       int        `json:"moe_intermediate_size"`
-	NumExperts       int        `json:"num_experts"`
-	TopK             int        `json:"top_k_experts"`
-	ExpertStep       int        `json:"interleave_moe_layer_step"`
-	LayerTypes       []string   `json:"layer_types"`
-	Turning          []int      `json:"no_rope_layers"` // where the types do not name the layers
-	ChunkSize        int        `json:"sliding_window"`
-	QKNorm           bool       `json:"use_qk_norm"`
-	Tuned            bool       `json:"attn_temperature_tuning"`
-	FloorScale       int        `json:"floor_scale"`
-	AttnScale        float64    `json:"attn_scale"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	family.Mixture
+	ExpertStep int      `json:"interleave_moe_layer_step"`
+	LayerTypes []string `json:"layer_types"`
+	Turning    []int    `json:"no_rope_layers"` // where the types do not name the layers
+	ChunkSize  int      `json:"sliding_window"`
+	QKNorm     bool     `json:"use_qk_norm"`
+	Tuned      bool     `json:"attn_temperature_tuning"`
+	FloorScale int      `json:"floor_scale"`
+	AttnScale  float64  `json:"attn_scale"`
 }
 
 // Model is the whole decoder.

@@ -23,6 +23,7 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
+	family.Mixture
 	DenseSize     int              `json:"intermediate_size"`
 	PerLayer      map[string]Heads `json:"per_layer_config"`
 	ValueDim      int              `json:"v_head_dim"`
@@ -32,9 +33,6 @@ type Config struct {
 	LayerTypes    []string         `json:"layer_types"`
 	SlidingWindow int              `json:"sliding_window"`
 	FirstDense    int              `json:"first_k_dense_replace"`
-	ExpertSize    int              `json:"moe_intermediate_size"`
-	NumExperts    int              `json:"num_experts"`
-	TopK          int              `json:"top_k_experts"`
 	Groups        int              `json:"n_group"`
 	KeptGroups    int              `json:"topk_group"`
 	Rope          rope.Kinds       `json:"rope_parameters"`

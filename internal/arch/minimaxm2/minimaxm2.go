@@ -16,10 +16,8 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize int        `json:"moe_intermediate_size"`
-	NumExperts int        `json:"num_experts"`
-	TopK       int        `json:"top_k_experts"`
-	Rope       rope.Kinds `json:"rope_parameters"`
+	family.Mixture
+	Rope rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.

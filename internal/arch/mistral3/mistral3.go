@@ -13,16 +13,13 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	SlidingWindow    int        `json:"sliding_window"`
-	Growth           float64    `json:"llama_4_scaling_beta"` // of queries; 0 in models of before Ministral 3
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	SlidingWindow int     `json:"sliding_window"`
+	Growth        float64 `json:"llama_4_scaling_beta"` // of queries; 0 in models of before Ministral 3
 }
 
 // Model is the whole decoder.

@@ -18,31 +18,15 @@ import (
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	VocabSize  int              `json:"vocab_size"`
-	HiddenSize int              `json:"hidden_size"`
-	DenseSize  int              `json:"intermediate_size"`
-	NumLayers  int              `json:"num_hidden_layers"`
-	NumHeads   int              `json:"num_attention_heads"`
-	QueryRank  int              `json:"q_lora_rank"`
-	Rank       int              `json:"kv_lora_rank"`
-	PlainDim   int              `json:"qk_nope_head_dim"` // features of a head without rotation
-	TurningDim int              `json:"qk_rope_head_dim"` // features of a head with rotation
-	ValueDim   int              `json:"v_head_dim"`
-	RMSNormEps float32          `json:"rms_norm_eps"`
-	Act        graph.Activation `json:"hidden_act"`
-	Tied       bool             `json:"tie_word_embeddings"`
-	FirstDense int              `json:"first_k_dense_replace"`
-	ExpertSize int              `json:"moe_intermediate_size"`
-	NumExperts int              `json:"num_experts"`
-	TopK       int              `json:"top_k_experts"`
-	NumShared  int              `json:"n_shared_experts"`
-	Groups     int              `json:"n_group"`
-	KeptGroups int              `json:"topk_group"`
-	Normalize  bool             `json:"norm_topk_prob"`
-	Factor     float64          `json:"routed_scaling_factor"`
-	Growth     float64          `json:"llama_4_scaling_beta"` // of queries; 0 in llama.cpp's files
-	Every      int              `json:"temperature_length"`   // positions of a step of growth
-	Rope       rope.Kinds       `json:"rope_parameters"`
+	family.Latent
+	Normalize  bool       `json:"norm_topk_prob"`
+	Factor     float64    `json:"routed_scaling_factor"`
+	QueryRank  int        `json:"q_lora_rank"`
+	Groups     int        `json:"n_group"`
+	KeptGroups int        `json:"topk_group"`
+	Growth     float64    `json:"llama_4_scaling_beta"` // of queries; 0 in llama.cpp's files
+	Every      int        `json:"temperature_length"`   // positions of a step of growth
+	Rope       rope.Kinds `json:"rope_parameters"`
 }
 
 // Model is the whole decoder.
@@ -61,16 +45,12 @@ type Layer struct {
 	family.Feed[MoE] `gguf:"" hf:""`
 }
 
-// Attention is latent attention. KeyB [heads, rank, plain] and ValueB [heads, value, rank] are the folder's kv_b_proj.
+// Attention is latent attention.
 type Attention struct {
-	QA     *graph.Weight `gguf:"attn_q_a" hf:"q_a_proj"`
-	QANorm *graph.Weight `gguf:"attn_q_a_norm" hf:"q_a_layernorm"`
-	QB     *graph.Weight `gguf:"attn_q_b" hf:"q_b_proj"`
-	KVA    *graph.Weight `gguf:"attn_kv_a_mqa" hf:"kv_a_proj_with_mqa"`
-	KVNorm *graph.Weight `gguf:"attn_kv_a_norm" hf:"kv_a_layernorm"`
-	KeyB   *graph.Weight `gguf:"attn_k_b" hf:"k_b_proj"`
-	ValueB *graph.Weight `gguf:"attn_v_b" hf:"v_b_proj"`
-	O      *graph.Weight `gguf:"attn_output" hf:"o_proj"`
+	QA                     *graph.Weight `gguf:"attn_q_a" hf:"q_a_proj"`
+	QANorm                 *graph.Weight `gguf:"attn_q_a_norm" hf:"q_a_layernorm"`
+	QB                     *graph.Weight `gguf:"attn_q_b" hf:"q_b_proj"`
+	family.LatentAttention `gguf:"" hf:""`
 }
 
 // MoE is the mixture of experts, with the shared experts as an MLP for all tokens.
@@ -89,7 +69,7 @@ func New(c Config) (*Model, error) {
 	if c.Growth != 0 && c.Every < 1 {
 		return nil, fmt.Errorf("queries grow by %v (llama_4_scaling_beta) every %d positions", c.Growth, c.Every)
 	}
-	turn, err := family.Turn(c.TurningDim, c.Rope.Full)
+	turn, err := family.Turn(c.SharedDim, c.Rope.Full)
 	turn.Interleaved = true
 	m := &Model{Config: c, turn: turn, Trunk: family.NewTrunk[Layer](c.NumLayers)}
 	m.route = graph.RouteAttr{Weigh: graph.SoftmaxAll, Normalize: c.Normalize, Factor: c.Factor, Groups: c.Groups,
@@ -104,8 +84,7 @@ func New(c Config) (*Model, error) {
 func (m *Model) Forward(g graph.Builder) *graph.Node {
 	h := g.Embed(m.Embed, m.VocabSize, m.HiddenSize, 1)
 	for i := range m.Layers {
-		kv := &graph.KV{Layer: i, Heads: 1, Dim: m.Rank + m.TurningDim, ValueDim: m.Rank, Latent: true}
-		h = m.Layers[i].forward(g.Layer(i), h, kv, m)
+		h = m.Layers[i].forward(g.Layer(i), h, m.KV(i), m)
 	}
 	h = g.RMSNorm(m.Norm, g.Outputs(h), m.RMSNormEps, 0)
 	return family.Logits(g, m.Output, m.Embed, h, m.VocabSize)
@@ -115,7 +94,7 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
 	x := g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0)
 	if l.MLP != nil {
-		x = l.MLP.Forward(g, x, m.Act, m.DenseSize, m.HiddenSize)
+		x = l.MLP.Forward(g, x, m.Act, m.IntermediateSize, m.HiddenSize)
 	} else {
 		x = l.MoE.forward(g, x, m)
 	}
@@ -123,14 +102,14 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	qDim := m.PlainDim + m.TurningDim
+	qDim := m.PlainDim + m.SharedDim
 	from := g.RMSNorm(a.QANorm, g.Linear(a.QA, x, m.QueryRank), latentEps, 0) // [T, qRank]
 	q := g.Heads(g.Linear(a.QB, from, m.NumHeads*qDim), qDim)                 // [T, heads, plain + turning]
 	plain := g.HeadLinear(a.KeyB, g.Slice(q, 0, m.PlainDim), m.Rank)          // [T, heads, rank]
-	turning := g.RoPE("q", g.Slice(q, m.PlainDim, m.TurningDim), m.turn)      // [T, heads, turning]
+	turning := g.RoPE("q", g.Slice(q, m.PlainDim, m.SharedDim), m.turn)       // [T, heads, turning]
 	both := g.Linear(a.KVA, x, kv.Dim)                                        // [T, rank + turning]
 	latent := g.RMSNorm(a.KVNorm, g.Slice(both, 0, m.Rank), latentEps, 0)     // [T, rank]
-	k := g.RoPE("k", g.Heads(g.Slice(both, m.Rank, m.TurningDim), m.TurningDim), m.turn)
+	k := g.RoPE("k", g.Heads(g.Slice(both, m.Rank, m.SharedDim), m.SharedDim), m.turn)
 	g.StoreKV(kv, g.Concat(g.Heads(latent, m.Rank), k), nil)
 	q = g.Concat(plain, turning) // [T, heads, rank + turning]
 	if m.Growth != 0 {

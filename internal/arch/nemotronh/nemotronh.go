@@ -18,6 +18,7 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Sizes
+	family.Routing
 	LayerTypes []string         `json:"layer_types"`
 	ScanHeads  int              `json:"mamba_num_heads"`
 	ScanDim    int              `json:"mamba_head_dim"`
@@ -25,16 +26,11 @@ type Config struct {
 	StateSize  int              `json:"ssm_state_size"`
 	Kernel     int              `json:"conv_kernel"`
 	MLPSize    int              `json:"intermediate_size"`
-	NumExperts int              `json:"num_experts"`
-	TopK       int              `json:"top_k_experts"`
-	ExpertSize int              `json:"moe_intermediate_size"`
 	NumShared  int              `json:"n_shared_experts"` // 0, or the size of all
 	SharedSize int              `json:"moe_shared_expert_intermediate_size"`
 	LatentSize int              `json:"moe_latent_size"` // experts' width; 0 for the model's
 	Groups     int              `json:"n_group"`
 	KeptGroups int              `json:"topk_group"`
-	Normalize  bool             `json:"norm_topk_prob"`
-	Factor     float64          `json:"routed_scaling_factor"`
 	RMSNormEps float32          `json:"rms_norm_eps"`
 	ScanAct    graph.Activation `json:"mamba_hidden_act"`
 	Act        graph.Activation `json:"mlp_hidden_act"`

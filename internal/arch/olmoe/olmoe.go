@@ -1,7 +1,7 @@
 // Package olmoe is the OLMoE decoder.
 //
 // Differences from Llama: norms of queries and keys over all heads together; the feed-forward part of each layer
-// is a mixture of experts, whose weights are those of the softmax over all experts and need not sum to 1.
+// is a mixture of experts, whose weights are parts of the softmax over all experts and need not sum to 1.
 //
 // Source: transformers, models/olmoe/modeling_olmoe.py; Muennighoff et al. 2024, arXiv:2409.02060.
 // published.json has the values of transformers' OlmoeConfig, and the sizes of OLMoE-1B-7B-0924.

@@ -15,22 +15,19 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	LayerTypes       []string   `json:"layer_types"`
-	KeyHeads         int        `json:"linear_num_key_heads"`
-	ValueHeads       int        `json:"linear_num_value_heads"`
-	KeyDim           int        `json:"linear_key_head_dim"`
-	ValueDim         int        `json:"linear_value_head_dim"`
-	Kernel           int        `json:"linear_conv_kernel_dim"`
-	Negative         bool       `json:"linear_allow_neg_eigval"` // shares of a correction go up to 2
-	Positions        string     `json:"position_embedding_type"` // rope, or none
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	LayerTypes []string `json:"layer_types"`
+	KeyHeads   int      `json:"linear_num_key_heads"`
+	ValueHeads int      `json:"linear_num_value_heads"`
+	KeyDim     int      `json:"linear_key_head_dim"`
+	ValueDim   int      `json:"linear_value_head_dim"`
+	Kernel     int      `json:"linear_conv_kernel_dim"`
+	Negative   bool     `json:"linear_allow_neg_eigval"` // shares of a correction go up to 2
+	Positions  string   `json:"position_embedding_type"` // rope, or none
 }
 
 // Model is the whole decoder.

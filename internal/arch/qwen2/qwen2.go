@@ -11,17 +11,14 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	LayerTypes       []string   `json:"layer_types"`
-	SlidingWindow    int        `json:"sliding_window"`
-	Sections         []int      `json:"mrope_section"` // in models that see
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	LayerTypes    []string `json:"layer_types"`
+	SlidingWindow int      `json:"sliding_window"`
+	Sections      []int    `json:"mrope_section"` // in models that see
 }
 
 // Model is the whole decoder.

@@ -28,10 +28,8 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
+	family.Mixture
 	IntermediateSize int        `json:"intermediate_size"` // without experts
-	NumExperts       int        `json:"num_experts"`
-	TopK             int        `json:"top_k_experts"`
-	ExpertSize       int        `json:"moe_intermediate_size"`
 	SharedSize       int        `json:"shared_expert_intermediate_size"`
 	NumNext          int        `json:"mtp_num_hidden_layers"` // layers behind the last
 	LayerTypes       []string   `json:"layer_types"`

@@ -19,9 +19,7 @@ import (
 // Config holds the settings of the forward pass.
 type Config struct {
 	family.Usual
-	ExpertSize int        `json:"moe_intermediate_size"`
-	NumExperts int        `json:"num_experts"`
-	TopK       int        `json:"top_k_experts"`
+	family.Mixture
 	Normalize  bool       `json:"norm_topk_prob"`
 	SparseStep int        `json:"decoder_sparse_step"`
 	DenseOnly  []int      `json:"mlp_only_layers"`

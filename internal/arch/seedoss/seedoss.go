@@ -12,15 +12,12 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	AttentionBias    bool       `json:"attention_bias"`
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	AttentionBias bool `json:"attention_bias"`
 }
 
 // Model is the whole decoder.

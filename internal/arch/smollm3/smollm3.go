@@ -12,16 +12,13 @@ import (
 
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
-	"github.com/karat-run/karat/internal/rope"
 )
 
 // Config holds the settings of the forward pass.
 type Config struct {
-	family.Usual
-	IntermediateSize int        `json:"intermediate_size"`
-	RopeLayers       []int      `json:"no_rope_layers"`         // 1 for each layer that turns
-	NoRopeInterval   int        `json:"no_rope_layer_interval"` // a period; read without RopeLayers
-	Rope             rope.Kinds `json:"rope_parameters"`
+	family.Rotary
+	RopeLayers     []int `json:"no_rope_layers"`         // 1 for each layer that turns
+	NoRopeInterval int   `json:"no_rope_layer_interval"` // a period; read without RopeLayers
 }
 
 // Model is the whole decoder.

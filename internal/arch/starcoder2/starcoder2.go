@@ -1,6 +1,6 @@
 // Package starcoder2 is the StarCoder 2 decoder.
 //
-// Differences from Llama: norms are LayerNorms with biases, and projections have biases, too; the MLP has no
+// Differences from Llama: norms are LayerNorms with biases, as have projections; the MLP has no
 // gate; all layers may have a window.
 //
 // Source: transformers, models/starcoder2/modeling_starcoder2.py; Lozhkov et al. 2024,
