@@ -68,6 +68,7 @@ var below = map[string]string{
 
 	"dev/task":     "dev/parity dev/synth dev/golden",
 	"dev/golden":   "",
+	"dev/trim":     "dev/golden",
 	"dev/simulate": "",
 	"dev/fleet":    "",
 	"dev/parrot":   "gguf",

@@ -1,9 +1,7 @@
-//go:build ignore
-
-// Trim makes this folder from the complete goldens: whole models, and records
-// cut to what holds every architecture to the noise floor in a fresh clone.
+// Trim makes the folder testdata from the complete goldens: whole models, and records cut to the parts that hold each
+// architecture to the noise floor in a fresh clone.
 //
-//	go run testdata/trim.go ../shared/goldens testdata
+//	go run ./internal/dev/trim ../shared/goldens testdata
 package main
 
 import (
@@ -62,7 +60,7 @@ var (
 	// isSum matches the values added by a layer, and the sum handed on.
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
-	// isLess matches what is left out of families' records, to keep these small.
+	// isLess matches taps that families' records leave out, to keep these small.
 	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$|linear_attn\.(o_)?norm\.out$`)
 	isBeside = regexp.MustCompile(`mlp\.(act\.|dense_4h_to_h\.)?out$|query_key_value|rotary_emb`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
@@ -321,7 +319,7 @@ func ends(folder string, less bool) (func(tap string) bool, error) {
 // none chooses no taps.
 func none(string) bool { return false }
 
-// record trims both files of one model's record, of whose taps it keeps those of taps, and returns their number.
+// record trims both files of one model's record, keeps the given taps, and returns their number.
 func record(from, to string, taps func(name string) bool) (left int, err error) {
 	name := filepath.Base(from)
 	const file = "golden.safetensors"
