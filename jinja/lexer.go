@@ -30,7 +30,7 @@ type token struct {
 	line int
 }
 
-// A lexer cuts a template into tokens, with trim_blocks and lstrip_blocks on. The rules are those of Jinja2's lexer
+// A lexer cuts a template into tokens, with trim_blocks and lstrip_blocks on. The rules are Jinja2's lexer's
 // (jinja2/lexer.py), a list of regular expressions: the first match wins.
 type lexer struct {
 	src       string

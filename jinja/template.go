@@ -15,7 +15,7 @@
 //
 // Known differences: a surrogate in a literal ('\ud800') is U+FFFD, since text is UTF-8 and Python cannot print a
 // surrogate either. Macros and calls have at most 1000 names, tags and expressions at most 250 levels. A value that
-// Python prints with its address is printed without. Characters are those of Unicode 15, as in Python 3.12.
+// Python prints with its address is printed without. Characters are Unicode 15's, as in Python 3.12.
 //
 // Marked strings (Mark) keep their marks through every operation; Template.Segments tells the bytes of the output that
 // came from marked strings from the template's own.

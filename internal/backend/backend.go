@@ -180,7 +180,7 @@ type Step struct {
 
 	// Embeddings are rows other than tokens, as of an image: for each row nil, or [hidden], the value of Input's row,
 	// with its scale, in place of the token's; the features of all Deepstack nodes may follow. Other tables of
-	// embeddings, as those of each layer, read Tokens. Nil is none.
+	// embeddings, as each layer's, read Tokens. Nil is none.
 	Embeddings [][]float32
 
 	// Adapters are the adapters of each row, nil for a row without; nil if no row has any.

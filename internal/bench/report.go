@@ -25,7 +25,7 @@ type Options struct {
 	NoFuse                                     []string          // fusions to do without
 	Adapters                                   []model.Adapter   // of all sequences
 	NoFit                                      bool              // no limit by the machine's memory
-	Limits                                     bool              // measure the machine's, too
+	Limits                                     bool              // also measure the machine's
 	Free                                       int64             // free memory, a quarter for Limits; 0 is unknown
 	Profile                                    bool              // of each test, by another run
 	Peer                                       *Peer             // measured in turns; may be nil

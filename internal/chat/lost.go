@@ -168,7 +168,7 @@ func writeArguments(messages []*jinja.Dict) []*jinja.Dict {
 	})
 }
 
-// change returns the messages with others in place of those for which with returns one, or nil if there are none.
+// change returns the messages with another in the place of each for which with returns one, or nil if there are none.
 func change(messages []*jinja.Dict, with func(*jinja.Dict) *jinja.Dict) (all []*jinja.Dict) {
 	for i, m := range messages {
 		if other := with(m); other != nil {

@@ -36,8 +36,8 @@ var costs = map[tensor.DType]cost{
 	tensor.Q2_0: {0.72, 0.95, 1.3}, tensor.TQ1_0: {0.81, 0.97, 1.3}, tensor.TQ2_0: {0.81, 0.97, 1.3},
 }
 
-// packedCosts are the losses of packed weights, by the bits of a number in files: of 8 bits those of E4M3, and of fewer
-// bits those of groups up to whole rows, which lose more than a type's blocks.
+// packedCosts are the losses of packed weights, by the bits of a number in files: of 8 bits E4M3's, and of fewer
+// bits the losses of groups up to whole rows, which lose more than a type's blocks.
 var packedCosts = [9]cost{2: {0.35, 0.9, 1.3}, 3: {0.17, 0.55, 0.95}, 4: {0.09, 0.3, 0.8}, 5: {0.043, 0.15, 0.4},
 	6: {0.021, 0.08, 0.2}, 7: {0.01, 0.06, 0.15}, 8: {0.026, 0.06, 0.15}}
 

@@ -85,7 +85,7 @@ func New(prompt, prediction []int32) *Drafter {
 	return d
 }
 
-// Guess says whether the model's head makes proposals, too.
+// Guess says whether the model's head also makes proposals.
 func (d *Drafter) Guess(on bool) {
 	d.guesses = on
 	for i := range d.guess {

@@ -17,7 +17,7 @@ type keyring struct {
 // mostRuns is the maximum number of digests held. A forgotten run gets new keys.
 const mostRuns = 1 << 12
 
-// keys returns the key of a run's first row, those of the next ones following; 0 if no keys are left.
+// keys returns the key of a run's first row, before the keys of the next; 0 if no keys are left.
 func (r *keyring) keys(run [sha256.Size]byte, rows int) int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -127,7 +127,7 @@ func requiredNames(s *schema, v *value, path string) (names []string, set map[st
 	return names, set
 }
 
-// extraMembers describes the properties of an object beside those in properties.
+// extraMembers describes the properties of an object beside its properties.
 type extraMembers struct {
 	s          *schema
 	path       string

@@ -81,7 +81,7 @@ func (v *Vocabulary) findNamed(g *Grammar) (all []namedToken, err error) {
 	return all, nil
 }
 
-// addNamed sets the possible next tokens among those named in the grammar, and reports whether there are any.
+// addNamed sets the possible next tokens among the tokens named in the grammar, and reports whether there are any.
 func (w *walker) addNamed(g *Grammar, v *Vocabulary, s *state, all []namedToken) bool {
 	any := false
 	for i := range all {

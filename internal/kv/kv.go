@@ -5,7 +5,7 @@
 // class of full layers a sequence's table grows with the sequence (Pages); in a class of windows the table is a ring
 // just long enough for the window and one step (Ring). Convolutions and scans keep a state of fixed size, and the rows
 // missing there: a sequence has a slot for all states (Slot) and a page of rows (Rows). A slot's state is of a page's
-// start, and the rows are those after, at most a page: a step adds them to the state when its first row begins a page.
+// start, and the rows are the next, at most a page: a step adds them to the state when its first row begins a page.
 // So a sequence is cut back to any position from the state's on by dropping rows. Layers may keep a second form of some
 // positions, such as more bits of the first page (Start).
 //

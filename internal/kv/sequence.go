@@ -348,7 +348,7 @@ func (s *Sequence) publish() {
 	p.tree.thin(s.path)
 }
 
-// Truncate forgets all but the first n positions, and returns the number left: fewer than n where a ring no longer
+// Truncate forgets all positions after the first n, and returns the number left: fewer than n where a ring no longer
 // holds the window before position n, or a slot's state has later positions. The sequence then goes back to the last
 // page end complete in the pool, or to none. After a failed step, n being the length before, the same holds; a step
 // failing behind the state's rows may have changed the state.

@@ -41,7 +41,7 @@ type Comparison struct {
 	RecordNumerics json.RawMessage `json:"record_numerics,omitempty"`
 	VocabSize      int             `json:"vocab_size"`
 
-	Prompts    []PromptComparison `json:"prompts"`               // those whose logits both have, by index
+	Prompts    []PromptComparison `json:"prompts"`               // with logits in both, by index
 	All        Distance           `json:"all"`                   // over all positions of all prompts
 	OnlyGolden []int              `json:"only_golden,omitempty"` // prompts whose logits only one has
 	OnlyRecord []int              `json:"only_record,omitempty"`

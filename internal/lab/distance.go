@@ -11,7 +11,7 @@ type Distance struct {
 	KLMean         Number `json:"kl_mean"`    // of the record's distribution from the golden one, in nats
 	KLMax          Number `json:"kl_max"`     // of the worst position
 	Top1           Number `json:"top1"`       // mean share of golden's best token, 5 and 10 best tokens
-	Top5           Number `json:"top5"`       // that are the record's, too
+	Top5           Number `json:"top5"`       // also the record's
 	Top10          Number `json:"top10"`
 }
 

@@ -108,7 +108,7 @@ func Divergence[F Float](g, r []F, gn, rn float64) float64 {
 			sum += math.Exp(lq)
 		case math.Abs(d) < 1:
 			sum += p * (math.Expm1(d) - d)
-		default: // NaN, too
+		default: // also NaN
 			sum += math.Exp(lq) - p - p*d
 		}
 	}
@@ -120,7 +120,7 @@ func Entropy[F Float](logits []F) float64 {
 	norm, sum := LogSumExp(logits), 0.0
 	for _, x := range logits {
 		lp := float64(x) - norm
-		if p := math.Exp(lp); p != 0 { // NaN, too
+		if p := math.Exp(lp); p != 0 { // also NaN
 			sum -= p * lp
 		}
 	}

@@ -50,7 +50,7 @@ func kindOf(path string) string {
 		{"PK\x05\x06", kindZip}, {"GGUF", kindGGUF}, {"\x89HDF", kindHDF5},
 		{"\x1f\x8b", kindGzip}, {"\x80\x02", kindPickle}, {"\x80\x03", kindPickle}, {"\x80\x04", kindPickle},
 		{"\x80\x05", kindPickle}, {"\x89PNG", kindPicture}, {"\xff\xd8\xff", kindPicture}} {
-		// which a safetensors header's length may begin with, too
+		// also a possible beginning of a safetensors header's length
 		if strings.HasPrefix(head, k.magic) && !strings.HasPrefix(head[min(8, n):], "{") {
 			return k.kind
 		}

@@ -15,7 +15,7 @@ type Names struct {
 	LlamaCpp map[*graph.Node]string // as its graph's callback has it: ffn_out-0
 }
 
-// llamaCppUsual are the names most of llama.cpp's models have, of those in llamaCppLayer. Of several
+// llamaCppUsual are the names in llamaCppLayer that most of llama.cpp's models have. Of several
 // names of one value the first counts.
 var llamaCppUsual = []string{"attn_norm", "Qcur_normed", "Kcur_normed", "Vcur_normed", "kqv_out", "attn_post_norm",
 	"ffn_inp", "ffn_norm", "ffn_gate", "ffn_up",

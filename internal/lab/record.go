@@ -63,7 +63,7 @@ func Longest(prompts []*Prompt) (tokens int) {
 }
 
 // Prompt is what a record holds for one prompt. The JSON part is an entry of the
-// JSON file, and may be missing but for Index and IDs; any of the tensors may be missing.
+// JSON file, and may be missing, except for Index and IDs; any of the tensors may be missing.
 type Prompt struct {
 	Index           int     `json:"index"`
 	Input           Input   `json:"prompt"`

@@ -10,7 +10,7 @@ type Options struct {
 	Numerics numerics.Numerics
 	Threads  int      // 0 is sysinfo.Threads
 	NoFuse   []string // fusions to do without
-	NoFit    bool     // open a model beyond the memory, too
+	NoFit    bool     // also open a model beyond the memory
 	Memory   int64    // most bytes of the machine's memory to take; 0 is the free memory
 
 	Adapters []Adapter // low-rank adapters

@@ -17,7 +17,7 @@ import (
 // importance has a factor for each column, none negative: the weight of the square of an error there (the mean square
 // of the column's inputs). importance may be nil; Q8_0, MXFP4 and the floats do without.
 //
-// The bytes equal those of llama.cpp's quantizers (ggml_quantize_chunk), except where llama.cpp's depend on the
+// The bytes equal llama.cpp's (ggml_quantize_chunk), except where llama.cpp's depend on the
 // compiler: weights below 1e-38, and scales of MXFP4 from a magnitude within 1e-6 of the next power of two.
 //
 // A length that does not fit, an importance that is negative or not finite, a weight that is not finite, and a weight

@@ -83,7 +83,7 @@ func fours(q, b []byte, at int) {
 	}
 }
 
-// PutGrouped writes a block of a grouped type but for its scale and minimum. Q has the codes.
+// PutGrouped writes a block of a grouped type without its scale and minimum. Q has the codes.
 func PutGrouped(d tensor.DType, b, q []byte, zero byte) {
 	bits, zeros := d.Groups()
 	low, high := SplitBits(bits)
@@ -114,7 +114,7 @@ func putBits(b, q []byte, bits, from int) {
 	}
 }
 
-// putHalves writes the low four bits of codes, those of the second half in the high bits.
+// putHalves writes the low four bits of codes, the second half's in the high bits.
 func putHalves(b, q []byte) {
 	for j := range b[:16] {
 		b[j] = q[j]&15 | q[j+16]<<4

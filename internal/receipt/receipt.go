@@ -76,7 +76,7 @@ type Numerics struct {
 	GPU       bool   `json:"gpu,omitempty"`
 }
 
-// Sampling is the choice of tokens, with the seed of its draws. The fields are those of package sample.
+// Sampling is the choice of tokens, with the seed of its draws. The fields are package sample's.
 type Sampling struct {
 	Temperature      float64           `json:"temperature,omitempty"`
 	TopK             int               `json:"top_k,omitempty"`
@@ -160,7 +160,7 @@ func (r *Receipt) Sign(key ed25519.PrivateKey) error {
 	return err
 }
 
-// signed returns what is signed: a word for the purpose, and the receipt without Signature.
+// signed returns the signed text: a word for the purpose, and the receipt without Signature.
 func (r *Receipt) signed() ([]byte, error) {
 	all := *r
 	all.Signature = nil

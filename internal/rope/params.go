@@ -17,7 +17,7 @@ type Params struct {
 	Context float64 `json:"original_max_position_embeddings"`
 	Part    float64 `json:"partial_rotary_factor"` // of the turning features or pairs; 0 means all
 
-	// Of yarn; Magnitude of longrope, too. 0 and nil mean the library's defaults.
+	// Of yarn; Magnitude also of longrope. 0 and nil mean the library's defaults.
 	Fast         float64 `json:"beta_fast"` // turns within Context from which on a pair keeps its frequency; 32
 	Slow         float64 `json:"beta_slow"` // turns up to which a pair's frequency is divided; 1
 	Truncate     *bool   `json:"truncate"`  // whether the bounds between are whole pairs; true

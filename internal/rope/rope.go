@@ -54,7 +54,7 @@ func (f Freqs) Factors(factors []float32) Freqs {
 }
 
 // Llama3 divides the frequencies whose wavelength exceeds context/low by
-// factor, keeps those below context/high and blends between.
+// factor, keeps wavelengths below context/high and blends between.
 // (_compute_llama3_parameters in transformers/modeling_rope_utils.py; PyTorch
 // divides a number by a tensor as the number times the tensor's reciprocal.)
 func (f Freqs) Llama3(factor, low, high, context float64) Freqs {

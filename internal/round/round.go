@@ -45,7 +45,7 @@ var (
 	KV          = []Format{F64, F32, F16, BF16, KVQ8, KVQ8Turned, KVQ4, KVQ4Turned, KVPages}
 )
 
-// UnmarshalText knows PyTorch's names of the float formats, too. Any other name is
+// UnmarshalText also knows PyTorch's names of the float formats. Any other name is
 // taken as it is; Class.Check judges it.
 func (f *Format) UnmarshalText(name []byte) error {
 	switch *f = Format(name); *f {

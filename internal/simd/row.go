@@ -143,7 +143,7 @@ var digitFields = func() *[512]byte {
 	return t
 }()
 
-// Kernels of addRowVec beside those of codes.
+// Kernels of addRowVec beside codes' kernels.
 const (
 	rowBrain = int(Codes1) + 1 + iota
 	rowSmall

@@ -110,7 +110,7 @@ var layouts = [256]struct {
 	Q2_0:    {"Q2_0", 64, 18},
 }
 
-// grouped is the first grouped type. Grouped types are those of packed weights in folders: codes of a few bits in
+// grouped is the first grouped type. Grouped types are the types of packed weights in folders: codes of a few bits in
 // groups, each with a binary16 scale and either a zero point, in a byte, or a binary16 minimum. Package quant has the
 // layout. A type's lowest bits are the bits of codes less 2 (three bits), log2(group/32) (two bits), and 1 for zero
 // points.

@@ -20,7 +20,7 @@ var ErrNoMerges = errors.New("there are no merges")
 // ErrNone reports a model without a tokenizer.
 var ErrNone = errors.New("there is no tokenizer")
 
-// A Kind is the role of a token. The values are those of tokenizer.ggml.token_type in GGUF files.
+// A Kind is the role of a token. The values are tokenizer.ggml.token_type's in GGUF files.
 type Kind int
 
 // The kinds of tokens.

@@ -278,7 +278,7 @@ func (m *Model) compile(rows int) (err error) {
 	return err
 }
 
-// encode computes tiles in a step of a number of rows. Other pictures may have steps between those of one.
+// encode computes tiles in a step of a number of rows. Steps of other pictures may come between a picture's steps.
 func (m *Model) encode(ctx context.Context, tiles []tile, count int) ([][]float32, error) {
 	m.busy.Lock()
 	defer m.busy.Unlock()

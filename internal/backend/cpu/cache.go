@@ -276,7 +276,7 @@ func (c *cache) pack(d *desk, s *graph.KV, seq *kv.Sequence, pos, h int) {
 	c.older(s, seq, pos, h).Pack(k, v, s.Dim, s.Values())
 }
 
-// spread writes a key between those of its neighbours.
+// spread writes a key between its neighbours' keys.
 func spread[T any](dst, key []T) {
 	for i, x := range key {
 		dst[i*simd.KeySlots] = x

@@ -96,7 +96,7 @@ func (b *Backend) readFloats(g *graph.Graph) error {
 	return nil
 }
 
-// widened lists the quantized weights that are multiplied as float32 numbers: those of heads.
+// widened lists the quantized weights that are multiplied as float32 numbers: heads.
 func widened(g *graph.Graph) (weights []*graph.Weight) {
 	for _, n := range g.Nodes {
 		if n.Op == graph.HeadLinear && n.W[0].DType.Quantized() && !slices.Contains(weights, n.W[0]) {

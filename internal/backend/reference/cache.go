@@ -33,7 +33,7 @@ type states struct {
 	pages map[int32]*replay
 }
 
-// replay is the inputs of a page's rows, and the state after those before position at.
+// replay is the inputs of a page's rows, and the state before position at.
 type replay struct {
 	rows  []float64 // [PageSize, width]
 	state []float64

@@ -75,7 +75,7 @@ type Eval struct {
 	expert   backend.Expert     // observer of the experts' rows; nil for none
 	stepwise bool               // parts are of a step's rows, not of positions
 	steps    [][2]int           // first and last position of each position's step; nil if unknown
-	together int                // rows before those decoded alone; 0 is all, as far as steps do not say it
+	together int                // rows before the rows decoded alone; 0 is all, as far as steps do not say it
 	known    map[*graph.Node]Known
 	edits    Edits
 	num      *Numerics
@@ -328,7 +328,7 @@ func (e *Eval) Forget(layer int) {
 
 // Span returns the nodes of Compute(n) at the last row, in the graph's order: n, and the unknown nodes on the way. The
 // sources are the known nodes where the span
-// begins. (Keys and values of earlier rows may have to be computed, too: see Behind.)
+// begins. (Earlier rows may also need keys and values: see Behind.)
 func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)

@@ -100,7 +100,7 @@ type Attention struct {
 	Skip   int // first positions, seen by no later query
 	Window int // positions seen by a query; 0 for all
 	Ahead  int // later positions seen by a query
-	// Grouped is whether a query sees the later positions of its group, Apart whether those of its group alone.
+	// Grouped is whether a query sees the later positions of its group, Apart whether its group's alone.
 	Grouped, Apart bool
 	Chunk          int                    // positions of a run, for queries that see a run; 0 for no runs
 	Tail           bool                   // whether values of a latent are the last elements of keys, not the first

@@ -38,7 +38,7 @@ func (p *planner) lower(l *lowered) {
 		check(fmt.Errorf("operation %v has no kernel", n.Op))
 	}
 	switch n.Op {
-	case graph.StoreKV, graph.Linear: // compute other nodes, too
+	case graph.StoreKV, graph.Linear: // also compute other nodes
 		f(p, l)
 		return
 	}

@@ -63,7 +63,7 @@ type headVariant struct {
 	Dim    int
 	Weight bool
 	Store  bool // keys, and with values
-	Values bool // values are divided, too
+	Values bool // values are also divided
 	F16    bool
 }
 

@@ -71,7 +71,7 @@ type reader struct {
 	templates
 	*shaderText
 	at    int    // where the text goes on
-	words []word // those of an action that are left
+	words []word // left of an action
 }
 
 // word is a word of an action.

@@ -27,7 +27,7 @@ import (
 type Options struct {
 	F32KV  bool // keep keys and values in float32, not in binary16
 	Narrow bool // keep older ones in 8 bits
-	Own    bool // Close closes the device, too
+	Own    bool // Close also closes the device
 
 	// Software: the device is a program in place of a GPU. It compiles kernels slowly, so kernels are small, and
 	// invocations avoid waiting for each other. The bits are the same.

@@ -342,7 +342,7 @@ func (f *filler) heads(n, i, at int, row []byte) {
 			i++
 		}
 		if f.pairs() && h.D&0x7fff <= f.most {
-			continue // numbers no larger than those before
+			continue // numbers no larger than the numbers before
 		}
 		if x := f.bound(&h) * f.w.Mul / f.w.Div; x > f.top && x <= math.MaxFloat32 {
 			f.top, f.most = x, h.D&0x7fff

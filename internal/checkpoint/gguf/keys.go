@@ -178,7 +178,7 @@ func readEach(r *reader, k family.Key) {
 	v := r.value(k.GGUF)
 	var list []any
 	switch n := v.(type) {
-	case []float32: // infinite ones, too
+	case []float32: // also infinite ones
 		for _, x := range n {
 			list = append(list, float64(x))
 		}

@@ -63,7 +63,7 @@ func (r *reader) readPattern() {
 	}
 }
 
-// ofLayers returns a key's numbers of the model's layers, without those of layers behind the last.
+// ofLayers returns a key's numbers of the model's layers, without the numbers of layers behind the last.
 func ofLayers(r *reader, n []float64) []float64 {
 	if layers := len(n) - r.behind; layers >= 0 && layers == r.Values.Int("num_hidden_layers") {
 		n = n[:layers]

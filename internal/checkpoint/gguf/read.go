@@ -290,7 +290,7 @@ func (r *reader) override(i int, key string, v float64, own string) {
 	r.Spelling["per_layer_config."+layer+"."+key] = r.Arch + "." + own
 }
 
-// noteUnread lists the architecture's keys that were not read, and notes those likely to matter.
+// noteUnread lists the architecture's keys that were not read, and notes each key likely to matter.
 func (r *reader) noteUnread() {
 	for _, key := range r.metadata.Keys() {
 		if !strings.HasPrefix(key, r.Arch+".") || r.used[key] {

@@ -17,7 +17,7 @@ import (
 // Write translates the configuration of a Hugging Face folder into the keys of llama.cpp's converter
 // (set_gguf_parameters in its conversion folder), and rotary settings into tensors of divisors. Keys of windows, and
 // keys marked by the family, are written although the converter lacks them. Settings without a key are errors, except
-// those in aside.
+// settings in aside.
 func Write(c *settings.Model, aside []string) (keys []file.KeyValue, factors []Factors, err error) {
 	own := *c
 	if c = &own; c.Family.ToGGUF != nil {

@@ -27,7 +27,7 @@ type matrix struct {
 	tall              int      // rows of a scale; 0 as 1
 	each              int      // rows of each of several matrices, where tall is set
 	groups            []int    // of columns, where these are in another order; else nil
-	count             int      // of those groups
+	count             int      // of groups
 	inBF16            bool     // BF16 holds all values
 	halves            bool     // scales are F16
 	bounded           bool     // zero points have the bits of codes
