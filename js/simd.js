@@ -1,7 +1,7 @@
 // The program's kernels: a WebAssembly module with vectors, in the memory of the program, which imports its functions.
 // Where memory can be shared, further threads run kernels as well: workers that have this module and the program's
 // memory, but no Go.
-import { KERNELS } from './kernels.js';
+import { KERNELS, FUSED } from './kernels.js';
 
 // Words shared with the workers: lanes left to run and done, where the lanes are and how many, how often there were
 // some, how many workers wait for the first, and whether a kernel failed.
@@ -24,7 +24,20 @@ export function giveKernels(imports) {
 	return memory => void fill(memory);
 }
 
-const codeOf = () => Uint8Array.from(atob(KERNELS), c => c.charCodeAt(0));
+// codeOf is the module: with the processor's fused sums, where the browser has them and its relaxed_madd rounds once.
+// The choice is the browser's, and the same in all of a program. (WebAssembly Core Specification 3.0, 4.3.)
+const codeOf = () => code ??= fusedCode() ?? bytesOf(KERNELS);
+let code;
+
+const bytesOf = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
+
+function fusedCode() {
+	const code = bytesOf(FUSED);
+	if (!WebAssembly.validate(code)) return;
+	const { fuses } = instance(new WebAssembly.Module(code), new WebAssembly.Memory({ initial: 1 }), () => {});
+	for (let i = 0; i < 2000; i++) if (fuses(1 + 2 ** -12, -1 - 2 ** -11) !== 2 ** -24) return; // compiled again by then
+	return code;
+}
 
 // sharedMemory is a memory for a program and its workers, or nothing where the place allows none.
 export function sharedMemory() {
@@ -37,7 +50,7 @@ export function sharedMemory() {
 // giveThreads adds the kernels of a program that has a shared memory, and starts workers for all threads but one. It
 // promises the number of threads.
 export async function giveThreads(imports, memory, threads, make) {
-	const code = codeOf(), words = new Int32Array(new SharedArrayBuffer(64));
+	const code = codeOf().slice(), words = new Int32Array(new SharedArrayBuffer(64));
 	code.set([3, 0x81, 0, 0x80, 0x80, 4], String.fromCharCode(...code.subarray(0, 500)).indexOf('memory') + 7); // limits: 1 to MOST, shared
 	const module = new WebAssembly.Module(code);
 	const kernels = instance(module, memory, (base, count) => {

@@ -222,7 +222,7 @@ func (w *Weight) InPlace() bool { return w.data == nil }
 
 // Records reports whether kernels alone read w's panels, for simd.Record.
 func Records(w *Weight) bool {
-	return !w.InPlace() && !w.woven && (w.stored == nil || w.stored.Shared == 0)
+	return !w.InPlace() && (!w.woven || w.grid != nil) && (w.stored == nil || w.stored.Shared == 0)
 }
 
 // wideTable returns nil for types whose planes simd.WidenPlanes does not read.

@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Logprob is a token with the natural logarithm of its probability.
@@ -30,7 +31,7 @@ func Logprobs(logits []float32, ids []int, top int) (of, best []Logprob, err err
 	for _, id := range ids {
 		of = append(of, Logprob{id, float64(logits[id]) - norm})
 	}
-	for _, x := range likeliest(logits, min(top, len(logits))) {
+	for _, x := range likeliest(nil, logits, min(top, len(logits))) {
 		best = append(best, Logprob{int(x.id), float64(x.logit) - norm})
 	}
 	return of, best, nil
@@ -46,20 +47,22 @@ func logSumExp(logits []float32) (float64, error) {
 	return top + log(sumExp(logits, top)), nil
 }
 
-// likeliest returns the k first tokens above -Inf in the order of before.
-func likeliest(logits []float32, k int) []candidate {
+// likeliest returns the k first tokens above -Inf in the order of before, in c's memory if there is enough.
+func likeliest(c []candidate, logits []float32, k int) []candidate {
 	if k == 0 {
 		return nil
 	}
-	c := make([]candidate, 0, k+1024)
+	const more = 1024
+	c = slices.Grow(c[:0], k+more)
+	least := float32(math.Inf(-1)) // of no use
 	for id, x := range logits {
-		if math.IsInf(float64(x), -1) {
-			continue
+		if x > least {
+			if len(c) == k+more {
+				c = topK(c, k)
+				least = c[0].logit
+			}
+			c = append(c, candidate{id: int32(id), logit: x})
 		}
-		if len(c) == cap(c) {
-			c = topK(c, k)
-		}
-		c = append(c, candidate{id: int32(id), logit: x})
 	}
 	c = topK(c, min(k, len(c)))
 	sortDown(c, isUnlikelier)

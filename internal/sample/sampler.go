@@ -26,6 +26,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/karat-run/karat/internal/simd"
 )
 
 // A Sampler chooses the tokens of one sequence. A Sampler is not safe for concurrent use. Drawing takes about 16 bytes
@@ -100,6 +102,14 @@ func (s *Sampler) chooseFrom(logits []float32) (id int, err error) {
 	}
 	if s.o.Temperature == 0 {
 		return argmax(logits)
+	}
+	if k := s.o.TopK; k > 0 && k < len(logits) { // truncate's, without candidates of all tokens
+		if _, err := argmax(logits); err != nil {
+			return 0, err
+		}
+		s.candidates = likeliest(s.candidates, logits, k)
+		sortDown(s.candidates, higherID)
+		return s.pick()
 	}
 	s.candidates = slices.Grow(s.candidates[:0], len(logits))[:len(logits)]
 	n := 0
@@ -274,19 +284,15 @@ func check(id int, x float32) error {
 
 // argmax returns the token with the highest logit, the lowest id of equal ones.
 func argmax(logits []float32) (int, error) {
-	best, top := -1, float32(math.Inf(-1))
-	for id, x := range logits {
-		if err := check(id, x); err != nil {
-			return 0, err
-		}
-		if x > top {
-			best, top = id, x
-		}
-	}
-	if best < 0 {
+	top := simd.Maximum(logits)
+	switch {
+	case math.IsInf(float64(top), -1):
 		return 0, errNoToken
+	case top <= math.MaxFloat32:
+		return slices.Index(logits, top), nil
 	}
-	return best, nil
+	bad := slices.IndexFunc(logits, func(x float32) bool { return !(x <= math.MaxFloat32) })
+	return 0, check(bad, logits[bad])
 }
 
 // highest returns the highest logit of c.

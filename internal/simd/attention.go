@@ -109,6 +109,17 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 	}
 	_ = a.scores[0][all.From:all.To]
 	d := a.values
+	if tier == wasm && len(a.tail) == 0 && len(a.narrow.q) == 0 {
+		var words [Quad / 2]int
+		for r, s := range spans {
+			if s.From < s.To {
+				words[r/2] |= (s.From | s.To<<8) << (r % 2 * 16)
+			}
+		}
+		attendVec(a.scores, &a.q[i*a.dim], &k[0], &v[0], &a.acc[i*d], &a.top[i], &a.sum[i], a.dim, d, words[0], words[1],
+			all.From&^(KeySlots-1), all.To, a.limit, scale)
+		return
+	}
 	scoreKeys(a.scores, a.q[i*a.dim:(i+Quad)*a.dim], k, all, scale)
 	if a.limit != 0 {
 		for r := range spans {
@@ -172,7 +183,7 @@ func (a *Attention) weighEach(i int, spans []Span, c *[Quad]float32) (raised int
 			continue
 		}
 		old := a.top[i+r]
-		if top := maximum(a.scores[r][s.From:s.To]); !(top <= old) {
+		if top := Maximum(a.scores[r][s.From:s.To]); !(top <= old) {
 			a.top[i+r], c[r] = top, weight(old-top)
 			raised |= 1 << r
 		}

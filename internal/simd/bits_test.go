@@ -63,7 +63,7 @@ var samples = []sample{
 	}},
 	{"softmax", "198e764782c7a5f2", func(a, b, dst []float32) { Softmax(dst, a) }},
 	{"add scaled", "0ed111dd8f0df820", func(a, b, dst []float32) { Scale(dst, a, 1.1); AddScaled(dst, b, 1.3) }},
-	{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = maximum(a) }},
+	{"max", "3b4cdcdf534eafb4", func(a, b, dst []float32) { dst[0] = Maximum(a) }},
 	{"attention", "9e075c16c24f6a5a", attentionBits},
 	{"layer norm", "ac3582106188c01e", func(a, b, dst []float32) {
 		LayerNorm(dst, a, b, a, slices.Repeat([]float32{1}, len(a)), 1e-5)

@@ -61,6 +61,10 @@ func ExpsF64(v []float64) {
 		n := len(v) &^ 3
 		expDoublesAVX2(v[:n], &expDoubles)
 		v = v[n:]
+	case tier == wasm:
+		n := len(v) &^ 7
+		expDoublesVec(v[:n])
+		v = v[n:]
 	}
 	for i, x := range v {
 		v[i] = ExpF64(x)

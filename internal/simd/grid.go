@@ -166,7 +166,7 @@ func (g *Grid) Straight() bool {
 }
 
 // HasGrids reports whether UnpackGrid is faster than reading blocks row by row.
-func HasGrids() bool { return tier > generic && tier != wasm }
+func HasGrids() bool { return tier > generic }
 
 // UnpackGrid unpacks a block of a panel to codes [StoredColumns/4][PanelRows][4], and scales [groups][PanelRows]. A
 // scale is D*(Unit*(2s+1)), exactly.

@@ -37,6 +37,12 @@ func unpackDigitsVecImport()
 //go:wasmimport gojs simd.panelScalesVec
 func panelScalesVecImport()
 
+//go:wasmimport gojs simd.unpackGridVec
+func unpackGridVecImport()
+
+//go:wasmimport gojs simd.gridScalesVec
+func gridScalesVecImport()
+
 //go:wasmimport gojs simd.weaveVec
 func weaveVecImport()
 
@@ -136,11 +142,20 @@ func addDotsBF16VecImport()
 //go:wasmimport gojs simd.sumDotsVec
 func sumDotsVecImport()
 
+//go:wasmimport gojs simd.expDoublesVec
+func expDoublesVecImport()
+
 //go:wasmimport gojs simd.scoreKeysVec
 func scoreKeysVecImport()
 
 //go:wasmimport gojs simd.addValuesVec
 func addValuesVecImport()
+
+//go:wasmimport gojs simd.addPairVec
+func addPairVecImport()
+
+//go:wasmimport gojs simd.attendVec
+func attendVecImport()
 
 //go:wasmimport gojs simd.hasKernels
 func hasKernelsImport()

@@ -6,7 +6,6 @@
 #define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
 
 NONE(·addBlockVec)
-NONE(·addPairVec)
 NONE(·addSerialAVX2)
 NONE(·dotDoublesAVX2)
 NONE(·dotDoublesAVX512)

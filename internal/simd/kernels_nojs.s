@@ -13,6 +13,7 @@ NONE(·weaveWordsVec)
 NONE(·weaveBytesVec)
 NONE(·weaveScalesVec)
 NONE(·addRowVec)
+NONE(·addPairVec)
 #endif
 #ifndef GOARCH_arm64
 NONE(·addPanelVec)
@@ -23,3 +24,5 @@ NONE(·nextLane)
 NONE(·joinLanes)
 NONE(·clearVec)
 NONE(·copyRowsVec)
+NONE(·expDoublesVec)
+NONE(·attendVec)

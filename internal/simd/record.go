@@ -42,6 +42,9 @@ func Record(lanes int, f func(lane int) error) error {
 	return nil
 }
 
+// Records reports whether Attention.Add is kernels alone, for values of a size, where Lanes is not 0.
+func Records(values int) bool { return values%lanes == 0 }
+
 // Clear sets x to zeros, as a kernel.
 func Clear(x []float32) {
 	if tier == wasm {

@@ -321,7 +321,7 @@ func (s *Scan) add(rows []float32, n, count int) {
 	if n == 0 {
 		return
 	}
-	if tier < avx2 || count > Quad/2 {
+	if tier < avx2 && tier != wasm || count > Quad/2 {
 		addSharedValues(s.sums, rows, &s.weights, Span{0, n}, &s.total)
 		return
 	}

@@ -99,7 +99,7 @@ var twins = []sample{
 	{"softmax of specials", "", func(a, b, dst []float32) { Softmax(dst, b) }},
 	{"softcap of specials", "", func(a, b, dst []float32) { Softcap(dst, b, 3) }},
 	{"gelu of specials", "", func(a, b, dst []float32) { gelu(dst, b) }},
-	{"max of specials", "", func(a, b, dst []float32) { dst[0] = maximum(b) }},
+	{"max of specials", "", func(a, b, dst []float32) { dst[0] = Maximum(b) }},
 	{"load and store", "", func(a, b, dst []float32) {
 		h := raw16(a)
 		StoreF16(h, b)
@@ -207,7 +207,7 @@ func TestNoAllocations(t *testing.T) {
 			Mul(dst[:], x[:], y[:])
 			Scale(dst[:], x[:], 2)
 			AddScaled(dst[:], x[:], 2)
-			maximum(x[:])
+			Maximum(x[:])
 			Softmax(dst[:], x[:])
 			silu(dst[:], x[:])
 			gelu(dst[:], x[:])

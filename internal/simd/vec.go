@@ -211,9 +211,9 @@ func addScaledGeneric(dst, x []float32, s float32) {
 	}
 }
 
-// maximum returns the largest value of x, NaN if there is a NaN, +0 for a zero of
+// Maximum returns the largest value of x, NaN if there is a NaN, +0 for a zero of
 // either sign, and -Inf if x is empty.
-func maximum(x []float32) float32 {
+func Maximum(x []float32) float32 {
 	n, m := wideLength(len(x)), float32(math.Inf(-1))
 	if n > 0 {
 		m = maxVec(x[:n])
@@ -224,10 +224,10 @@ func maximum(x []float32) float32 {
 	return m + 0 // -0 becomes +0
 }
 
-// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-maximum(x)), or 0 where x[i]-maximum(x) < -64, and sum is the
+// Softmax sets dst[i] to e[i]/sum, where e[i] = Exp(x[i]-Maximum(x)), or 0 where x[i]-Maximum(x) < -64, and sum is the
 // total in 16 partial sums. dst may be x.
 func Softmax(dst, x []float32) {
-	sums := expSum(dst, x, maximum(x))
+	sums := expSum(dst, x, Maximum(x))
 	Divide(dst, dst[:len(x)], sumLanes(&sums))
 }
 

@@ -151,14 +151,14 @@ func testMax(t *testing.T) {
 		{[]float32{minus, minus}, 0}, {[]float32{minus, 0, -1}, 0}, {[]float32{0, minus}, 0},
 		{[]float32{nan, 1}, nan}, {[]float32{1, nan, inf}, nan}, {[]float32{-1e-45, -2}, -1e-45},
 	} {
-		if got := maximum(c.x); !same(got, c.want) {
-			t.Errorf("maximum(%v) = %v, want %v", c.x, got, c.want)
+		if got := Maximum(c.x); !same(got, c.want) {
+			t.Errorf("Maximum(%v) = %v, want %v", c.x, got, c.want)
 		}
 	}
 	r := rng(12)
 	for _, n := range sizes[1:] {
-		if x := anything(r, n, false); maximum(x) != slices.Max(x) {
-			t.Errorf("maximum(%v) = %v", x, maximum(x))
+		if x := anything(r, n, false); Maximum(x) != slices.Max(x) {
+			t.Errorf("Maximum(%v) = %v", x, Maximum(x))
 		}
 	}
 }

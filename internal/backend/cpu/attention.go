@@ -66,30 +66,58 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 	a := n.Attr.(graph.AttentionAttr)
 	heads, dim := n.In[0].Shape[0], a.KV.Dim
 	cut := cut{heads: heads, store: a.KV, scale: float32(a.Scale), x: q, out: out, attr: a, sinks: sinks}
+	begin := func(d *desk, s *backend.Step, p piece) {
+		d.turned = s.Cache.(*cache).stores[a.KV].narrow
+		d.Reset(p.queries(), dim, a.KV.Values(), float32(a.Cap))
+		for i := range p.queries() {
+			copy(d.Query(i), q[p.row(i)*dim:])
+			d.turn(d.Query(i), dim)
+		}
+	}
 	body := func(worker, from, to int) error {
 		s := e.rowsOf(n)
 		d := &s.Cache.(*cache).desks[worker]
-		d.turned = s.Cache.(*cache).stores[a.KV].narrow
 		for i := from; i < to; i++ {
 			p := cut.piece(i)
-			d.Reset(p.queries(), dim, a.KV.Values(), float32(a.Cap))
-			for i := range p.queries() {
-				copy(d.Query(i), q[p.row(i)*dim:])
-				d.turn(d.Query(i), dim)
+			begin(d, s, p)
+			for r := p.first; r < p.last; r++ {
+				cut.addRange(d, s, p, r)
+				cut.end(d, p, r)
 			}
-			cut.attend(d, s, p)
 		}
+		return nil
+	}
+	first := 0
+	recorded := func(lane, _, _ int) error {
+		s, p := e.rowsOf(n), cut.piece(first+lane)
+		d := &s.Cache.(*cache).desks[lane]
+		begin(d, s, p)
+		cut.addRange(d, s, p, p.first)
 		return nil
 	}
 	return func() error {
 		s := e.rowsOf(n)
-		cut.make(s, e.b.pool.threads)
+		c := s.Cache.(*cache)
+		records := e.b.pool.lanes > 0 && !c.stores[a.KV].narrow && simd.Records(a.KV.Values())
+		cut.make(s, e.b.pool.threads, records)
 		cut.makeParts(&e.scores.parts)
-		desks := s.Cache.(*cache).desks
-		for i := range desks {
-			desks[i].grow(cut.largest(), a.KV)
+		for i := range c.desks {
+			c.desks[i].grow(cut.largest(), a.KV)
 		}
-		return e.b.pool.run(cut.pieces(), 1, body)
+		if !records {
+			return e.b.pool.run(cut.pieces(), 1, body)
+		}
+		for first = 0; first < cut.pieces(); first += e.b.pool.lanes {
+			some := min(e.b.pool.lanes, cut.pieces()-first)
+			if err := e.b.pool.record(some, 1, recorded); err != nil {
+				return err
+			}
+			for i := range some {
+				p := cut.piece(first + i)
+				cut.end(&c.desks[i], p, p.first)
+			}
+		}
+		return nil
 	}
 }
 
@@ -128,43 +156,32 @@ func (d *desk) turn(x []float32, size int) {
 	}
 }
 
-// attend lets p's queries attend to the ranges from p.first on. If there are no other ranges, the result is complete;
-// else the parts are kept, and the worker with the last parts of a job merges all.
-func (c *cut) attend(d *desk, s *backend.Step, p piece) {
-	dim, size := c.store.Values(), simd.PartSize(c.store.Values())
-	if b := &c.blocks[p.block]; p.last-p.first < b.last-b.first {
-		for r := p.first; r < p.last; r++ {
-			c.addRange(d, s, p, r)
-			for i := range p.queries() {
-				d.Part(i, c.part(p, r, i))
-			}
-			d.Clear()
-		}
-		if c.left[p.job].Add(int32(p.first-p.last)) == 0 {
-			c.merge(d, p)
-		}
-		return
-	}
-	if p.last-p.first == 1 && c.sinks == nil {
-		c.addRange(d, s, p, p.first)
-		for i := range p.queries() {
+// end ends range r of p. If there are no other ranges, the result is complete; else the parts are kept, of p or of all,
+// and the worker with the last parts of a job merges these.
+func (c *cut) end(d *desk, p piece, r int) {
+	b, dim, size := &c.blocks[p.block], c.store.Values(), simd.PartSize(c.store.Values())
+	shared := p.last-p.first < b.last-b.first
+	for i := range p.queries() {
+		total := d.total[i*size : (i+1)*size]
+		switch {
+		case shared:
+			d.Part(i, c.part(p, r, i))
+		case p.last-p.first == 1 && c.sinks == nil:
 			out := c.out[p.row(i)*dim:][:dim]
 			d.Result(i, out)
 			d.turn(out, dim)
-		}
-		return
-	}
-	clear(d.total[:p.queries()*size])
-	for r := p.first; r < p.last; r++ {
-		c.addRange(d, s, p, r)
-		for i := range p.queries() {
+		default:
+			if r == p.first {
+				clear(total)
+			}
 			d.Part(i, d.part[:size])
-			simd.Merge(d.total[i*size:(i+1)*size], d.part[:size])
+			if simd.Merge(total, d.part[:size]); r == p.last-1 {
+				c.result(d, p, i, total)
+			}
 		}
-		d.Clear()
 	}
-	for i := range p.queries() {
-		c.result(d, p, i, d.total[i*size:(i+1)*size])
+	if d.Clear(); shared && c.left[p.job].Add(-1) == 0 {
+		c.merge(d, p)
 	}
 }
 

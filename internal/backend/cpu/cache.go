@@ -75,7 +75,7 @@ func (b *Backend) NewCache(g *graph.Graph, pool *kv.Pool) (backend.Cache, error)
 	n := len(pool.Classes())
 	c := &cache{b: b, kv: b.o.KV, slots: slices.Index(pool.Classes(), kv.Class{Kind: kv.Slot}),
 		stores: map[*graph.KV]*store{}, states: map[*graph.State]int{}, rows: map[*graph.State]int{},
-		size: make([]extent, n), pages: make([][]page, n), desks: make([]desk, b.o.Threads)}
+		size: make([]extent, n), pages: make([][]page, n), desks: make([]desk, max(b.o.Threads, b.pool.lanes))}
 	for _, s := range g.States() {
 		slot, rows := &c.size[c.slots].elements, &c.size[c.slots+1].elements
 		c.states[s], c.rows[s] = *slot, *rows

@@ -50,8 +50,8 @@ const mostKept = 8 << 20
 
 // make cuts a step for a number of threads. A head's queries only go apart where there
 // would be less than a piece for each thread, and ranges where there would be less than
-// two.
-func (c *cut) make(s *backend.Step, threads int) {
+// two, or where each piece is to have a single range.
+func (c *cut) make(s *backend.Step, threads int, single bool) {
 	group := c.heads / c.store.Heads
 	most := max(1, min(queriesAtOnce/group, len(s.Seqs)*c.store.Heads/threads))
 	c.blocks = c.blocks[:0]
@@ -70,8 +70,9 @@ func (c *cut) make(s *backend.Step, threads int) {
 		all += b.last - b.first
 		kept += (b.last - b.first) * (b.to - b.from) * c.heads * simd.PartSize(c.store.Values())
 	}
-	c.ranges = all
-	if n := c.store.Heads * len(c.blocks); threads > 1 && (n < threads || n < 2*threads && kept <= mostKept) {
+	if c.ranges = all; single {
+		c.ranges = 1
+	} else if n := c.store.Heads * len(c.blocks); threads > 1 && (n < threads || n < 2*threads && kept <= mostKept) {
 		c.ranges = max(1, all*c.store.Heads/(4*threads))
 	}
 	c.each = 0

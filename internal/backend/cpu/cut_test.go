@@ -27,7 +27,7 @@ func TestCut(t *testing.T) {
 		store := &graph.KV{Heads: c.kvs, Dim: 2, Window: c.window}
 		x := cut{heads: c.heads, store: store, attr: graph.AttentionAttr{KV: store}}
 		var kept []float32
-		x.make(s, c.threads)
+		x.make(s, c.threads, false)
 		x.makeParts(&kept)
 		type place struct{ row, r int }
 		seen, parts := map[place]int{}, map[*float32]bool{}

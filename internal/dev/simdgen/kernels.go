@@ -12,6 +12,8 @@ const (
 	tanhT3, tanhT4                    = 0x1.51f8cep-6, -0x1.750ce4p-8
 	geluG1, geluG3                    = -0x1.988454p+0, -0x1.2444f2p-4
 	leastExponent                     = -64
+	ln2High64, ln2Low64               = 0x1.62e42feep-01, 0x1.a39ef35793c76p-33
+	minExp64, maxExp64, expTerms      = -708, 709, 14
 )
 
 const (
@@ -25,38 +27,56 @@ type kernels struct {
 	exact, fma, exp, tanh func(args ...code) code
 }
 
-func wasm() map[string]string {
-	k := &kernels{module: &module{}}
-	three := []code{v128, v128, v128}
-	k.exact = k.function(three, three[:1], exactFMA)
-	k.fma = k.function(three, three[:1], func(f *fn, a []code) {
-		sum, bad := f.local(v128), f.local(v128)
-		f.fuse(sum, bad, f.sides(a[0]), f.sides(a[1]), a[2], true)
-		f.when(anyTrue(bad), func() { f.set(sum, k.exact(a...)) })
-		f.do(sum)
-	})
+func wasm() map[string]string { return newKernels(false).files(newKernels(true)) }
+
+// newKernels returns all kernels: with fused sums of relaxed_madd, or by float64.
+func newKernels(fused bool) *module {
+	k := &kernels{module: &module{fused: fused}, fma: madd}
+	three := several(v128, 3)
+	if fused {
+		k.function([]code{f32, f32}, []code{f32}, func(f *fn, a []code) {
+			f.do(lane32(madd(splatF(a[0]), splatF(a[0]), splatF(a[1])), 0))
+		})
+		k.exports = []code{"\x05fuses\x00" + unsigned(imported)}
+	} else {
+		k.exact = k.function(three, three[:1], exactFMA)
+		k.fma = k.function(three, three[:1], func(f *fn, a []code) {
+			sum, bad := f.local(v128), f.local(v128)
+			f.fuse(sum, bad, f.sides(a[0]), f.sides(a[1]), a[2], true)
+			f.mend(bad, func() { f.set(sum, k.exact(a...)) })
+			f.do(sum)
+		})
+	}
 	k.exp = k.function(three[:1], three[:1], k.writeExp)
 	k.tanh = k.function(three[:1], three[:1], k.writeTanh)
 	k.panels()
 	k.rows()
 	k.unpacks()
+	k.grids()
 	k.weaves()
 	k.vectors()
 	k.quantizes()
 	k.dots()
+	k.doubles()
 	k.attends()
 	k.records()
-	return k.files()
+	return k.module
 }
 
-// sides are the halves of four float32 numbers as float64, in locals.
+// sides are the halves of four float32 numbers as float64, in locals, or the numbers themselves for relaxed_madd.
 func (f *fn) sides(x code) [2]code {
+	if f.m.fused {
+		return f.both(x)
+	}
 	return [2]code{f.keep(v128, widen(x)), f.keep(v128, widen(shuffle(x, x, 4, 2, 3, 2, 3)))}
 }
 
 // both is a number in both halves, as float64, given in all lanes as float32.
 func (f *fn) both(x code) [2]code {
-	l := f.keep(v128, widen(x))
+	if !f.m.fused {
+		x = widen(x)
+	}
+	l := f.keep(v128, x)
 	return [2]code{l, l}
 }
 
@@ -64,6 +84,10 @@ func (f *fn) both(x code) [2]code {
 // its own rounding may have made it, or is about as small as subnormal numbers. With zeros, a sum of 0 is usual, and
 // not bad. sum is another local than c.
 func (f *fn) fuse(sum, bad code, a, b [2]code, c code, zeros bool) {
+	if f.m.fused {
+		f.set(sum, madd(a[0], b[0], c))
+		return
+	}
 	const tie = 1 << 28 // the bits that float32 lacks
 	lo := f.keep(v128, addD(mulD(a[0], b[0]), widen(c)))
 	hi := f.keep(v128, addD(mulD(a[1], b[1]), widen(shuffle(c, c, 4, 2, 3, 2, 3))))
@@ -74,6 +98,13 @@ func (f *fn) fuse(sum, bad code, a, b [2]code, c code, zeros bool) {
 		small = lessU(subI(shlI(shuffle(lo, hi, 4, 1, 3, 5, 7), num(1)), constI(1)), constI(2*(1023-125)<<20))
 	}
 	f.set(bad, or(bad, small))
+}
+
+// mend runs a block if fuse was wrong anywhere.
+func (f *fn) mend(bad code, text func()) {
+	if !f.m.fused {
+		f.when(anyTrue(bad), text)
+	}
 }
 
 // exactFMA is a*b+c rounded once: as roundOnce in package simd, a float64 sum that is not exact becomes its neighbour
@@ -105,14 +136,10 @@ func (f *fn) steps(n code, text func(), pointers ...code) {
 
 // panels has addPanelVec.
 func (k *kernels) panels() {
-	types := make([]code, 11)
-	for i := range types {
-		types[i] = i32
-	}
 	many := []int{2, 1} // rows at a time: more do not fit the registers
 	var some []func(...code) code
 	for _, rows := range many {
-		some = append(some, k.function(types, nil, func(f *fn, a []code) { k.panelRows(f, rows, a) }))
+		some = append(some, k.function(several(i32, 11), nil, func(f *fn, a []code) { k.panelRows(f, rows, a) }))
 	}
 	k.kernel("addPanelVec", "sppppppp"+"iii", func(f *fn, a []code) {
 		acc, left, rest := a[0], f.keep(i32, shr(a[1], num(4))), a[2:]
@@ -136,18 +163,7 @@ func (k *kernels) panels() {
 func (k *kernels) panelRows(f *fn, rows int, a []code) {
 	group, groups, step := a[8], a[9], a[10]
 	columns := f.keep(i32, mul(group, groups))
-	advanced := func(p code, stride code) (l []code) { // a pointer for each row
-		for r := range rows {
-			x := f.local(i32)
-			if r == 0 {
-				f.set(x, p)
-			} else {
-				f.set(x, add(l[r-1], stride))
-			}
-			l = append(l, x)
-		}
-		return l
-	}
+	advanced := func(p code, stride code) []code { return f.pointers(p, stride, rows) }
 	acc, first := a[0], f.keep(i32, num(0))
 	g := k.group(f, rows)
 	f.repeat(num(4/quads), func() {
@@ -257,13 +273,13 @@ func (g *group) add(min code, dx, sums []code) {
 			all[r] = f.both(splat32At(sums[r], 0))
 		}
 		g.each(func(r, w, i int) { f.fuse(g.two[i], g.bad, all[r], sides[w], g.one[i], false) })
-		f.when(anyTrue(g.bad), func() {
+		f.mend(g.bad, func() {
 			exact()
 			g.each(func(r, w, i int) { f.set(g.two[i], g.k.exact(splat32At(sums[r], 0), g.min[w], g.one[i])) })
 		})
 		g.each(func(_, _, i int) { f.set(g.sum[i], g.two[i]) })
 	}, func() {
-		f.when(anyTrue(g.bad), exact)
+		f.mend(g.bad, exact)
 		g.each(func(_, _, i int) { f.set(g.sum[i], g.one[i]) })
 	})
 }
@@ -280,14 +296,10 @@ const (
 
 // rows has addRowVec.
 func (k *kernels) rows() {
-	types := make([]code, 9)
-	for i := range types {
-		types[i] = i32
-	}
 	var chunk []func(...code) code
 	kinds := []int{codes4, codesTable, codes41, codes42, codes8, codesBrain}
 	for _, kind := range kinds {
-		chunk = append(chunk, k.function(types, nil, func(f *fn, a []code) { k.chunk(f, kind, a) }))
+		chunk = append(chunk, k.function(several(i32, 9), nil, func(f *fn, a []code) { k.chunk(f, kind, a) }))
 	}
 	k.kernel("addRowVec", "pppppp"+"iiii"+"p"+"iiiii", func(f *fn, a []code) {
 		acc, data, chunks, scales, stride, group, table := a[0], a[1], a[6], a[7], a[8], a[9], a[10]
@@ -474,13 +486,10 @@ func (f *fn) codes(kind int, p code, part, parts int, table code, use func(vecto
 }
 
 // halves makes float32 numbers of four binary16 numbers, of which x, of no effect, reads the words.
-func halves(x code) code { return wide16(lowU(x)) }
-
-// wide16 makes float32 numbers of binary16 numbers in dwords.
-func wide16(h code) code {
-	abs := and(h, constI(0x7fff))
-	special := and(gtI(abs, constI(0x7bff)), constI(0x7f800000))
-	return or(or(mulV(shlI(abs, num(13)), constF(0x1p112)), special), shlI(and(h, constI(0x8000)), num(16)))
+func halves(x code) code {
+	h := and(shlI(lowS(x), num(13)), constI(0x8fffe000))
+	const top = 0x0f800000 // the exponent of infinities and NaN
+	return or(mulV(h, constF(0x1p112)), and(eqI(and(h, constI(top)), constI(top)), constI(0x7f800000)))
 }
 
 // unpacks has the kernels of unpacking.
@@ -583,6 +592,75 @@ func (k *kernels) unpacks() {
 			}
 			f.step(a[3], 16)
 			f.step(a[0], 64)
+		})
+	})
+}
+
+// grids has the kernels of blocks with points: eight weights of four rows at a time.
+func (k *kernels) grids() {
+	k.kernel("unpackGridVec", "ppppp"+"fi", func(f *fn, a []code) { // dst, src, octets, shape, spread, high, four
+		dst, src, octet, shape, spread, four := a[0], a[1], a[2], a[3], a[4], a[6]
+		high := f.keep(v128, splat32(bitsF(a[5])))
+		codes, signs := f.keep(v128, load(shape, 104)), []code{f.keep(v128, load(shape, 120)), f.keep(v128, load(shape, 136))}
+		low, each := constI(0x0f0f0f0f), constI(255)
+		f.repeat(num(32), func() {
+			from := f.keep(i32, src)
+			field := func(at int) code { return shrI(load(add(from, load32(octet, at)), 0), load32(octet, at+4)) }
+			number := func(i int) code { // a point's
+				return f.keep(v128, or(and(field(8*i), each), shlI(and(field(16+8*i), high), num(8))))
+			}
+			f.repeat(num(4), func() {
+				first, second := f.local(v128), f.local(v128)
+				place := func(n code, r, size int) code { return add(spread, shl(laneI(n, r), num(size))) }
+				fours := func(n code) (x code) {
+					x = load32At(place(n, 0, 2), 0)
+					for r := 1; r < 4; r++ {
+						x = place(n, r, 2) + x + "\xfd\x56\x00\x00" + code([]byte{byte(r)})
+					}
+					return x
+				}
+				f.choose(four, func() {
+					f.set(first, fours(number(0)))
+					f.set(second, fours(number(1)))
+				}, func() {
+					n := number(0)
+					pair := func(r int) code {
+						return f.keep(v128, place(n, r+1, 3)+load64At(place(n, r, 3), 0)+"\xfd\x57\x00\x00\x01")
+					}
+					x, y := pair(0), pair(2)
+					f.set(first, shuffle(x, y, 4, 0, 2, 4, 6))
+					f.set(second, shuffle(x, y, 4, 1, 3, 5, 7))
+				})
+				s := f.keep(v128, field(32))
+				f.set(s, xor(swizzle(signs[0], and(s, low)), swizzle(signs[1], and(shrI(s, num(4)), low))))
+				f.set(s, shuffle(s, s, 1, 0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12))
+				for i, levels := range []code{first, second} {
+					bit := constI(0x08040201 << (4 * i))
+					minus := and(eqB(and(s, bit), bit), constI(0x08080808))
+					f.store(dst, 64*i, swizzle(codes, or(levels, minus)))
+				}
+				f.step(dst, 16)
+				f.step(from, 16)
+			})
+			f.step(dst, 128-64)
+			f.step(octet, 40)
+		})
+	})
+	k.kernel("gridScalesVec", "pppi"+"ff", func(f *fn, a []code) { // dst, src, places, n, mask, unit
+		dst, place, d := a[0], a[2], f.locals(v128, 4)
+		unit, mask := f.keep(v128, splatF(a[5])), f.keep(v128, splat32(bitsF(a[4])))
+		for i := range d {
+			f.set(d[i], mulV(halves(load64At(a[1], 8*i)), unit))
+		}
+		f.step(a[1], 64)
+		f.repeat(a[3], func() {
+			from := f.keep(i32, add(a[1], load32(place, 0)))
+			for i := range d {
+				n := and(shrI(load(from, 16*i), load32(place, 4)), mask)
+				f.store(dst, 16*i, mulV(toFloat(addI(addI(n, n), constI(1))), d[i]))
+			}
+			f.step(dst, 64)
+			f.step(place, 8)
 		})
 	})
 }
@@ -791,7 +869,7 @@ func (k *kernels) vectors() {
 	})
 	k.kernel("loadF16Vec", "ss", func(f *fn, a []code) {
 		f.steps(a[1], func() {
-			f.store(a[0], 0, wide16(f.keep(v128, lowU(load64At(a[2], 0)))))
+			f.store(a[0], 0, halves(load64At(a[2], 0)))
 			f.step(a[2], 8)
 		}, a[0])
 	})
@@ -848,13 +926,46 @@ func (k *kernels) vectors() {
 		top := f.keep(v128, splatF(a[5]))
 		f.repeat(shr(a[2], num(4)), func() {
 			for i := range 4 {
-				x := f.keep(v128, subV(load(a[3], 16*i), top))
-				e := f.keep(v128, andNot(k.exp(x), ltV(x, constF(leastExponent))))
+				e := f.keep(v128, k.weight(f, subV(load(a[3], 16*i), top)))
 				f.store(a[1], 16*i, e)
 				f.store(a[0], 16*i, addV(load(a[0], 16*i), e))
 			}
 			f.step(a[1], 64)
 			f.step(a[3], 64)
+		})
+	})
+}
+
+// doubles has the kernel of ExpsF64.
+func (k *kernels) doubles() {
+	d := func(x float64) code { return constD(math.Float64bits(x)) }
+	k.kernel("expDoublesVec", "s", func(f *fn, a []code) {
+		f.repeat(shr(a[1], num(3)), func() {
+			x, r, p, e := f.locals(v128, 4), f.locals(v128, 4), f.locals(v128, 4), f.locals(v128, 4)
+			for i := range x {
+				f.set(x[i], load(a[0], 16*i))
+				n := f.keep(v128, floorD(addD(mulD(x[i], d(math.Log2E)), d(0.5))))
+				f.set(r[i], subD(subD(x[i], mulD(n, d(ln2High64))), mulD(n, d(ln2Low64))))
+				f.set(e[i], shlQ(addD(n, d(0x1.8p52+1023)), num(52)))
+			}
+			c := 1.
+			for i := 2; i < expTerms; i++ {
+				c *= float64(i)
+			}
+			for i := range p {
+				f.set(p[i], d(1/c))
+			}
+			for n := expTerms - 1; n > 0; n-- {
+				c /= float64(n)
+				for i := range p {
+					f.set(p[i], addD(mulD(p[i], r[i]), d(1/c)))
+				}
+			}
+			for i, x := range x {
+				y := pick(d(math.Inf(1)), mulD(p[i], e[i]), gtD(x, d(maxExp64)))
+				f.store(a[0], 16*i, pick(x, andNot(y, ltD(x, d(minExp64))), neD(x, x)))
+			}
+			f.step(a[0], 64)
 		})
 	})
 }
@@ -875,6 +986,12 @@ func (k *kernels) writeExp(f *fn, a []code) {
 	half := f.keep(v128, sarI(addI(i, shrI(i, num(31))), num(1))) // toward 0
 	exp2 := func(n code) code { return shlI(addI(n, constI(127)), num(23)) }
 	f.do(mulV(mulV(p, exp2(half)), exp2(subI(i, half))))
+}
+
+// weight is weight in package simd.
+func (k *kernels) weight(f *fn, x code) code {
+	x = f.keep(v128, x)
+	return andNot(k.exp(x), ltV(x, constF(leastExponent)))
 }
 
 // writeTanh is tanh in package simd.
@@ -955,7 +1072,7 @@ func (k *kernels) dots() {
 		load func(p code, at int) code
 	}{
 		{"addDotsF32Vec", 4, load},
-		{"addDotsF16Vec", 2, func(p code, at int) code { return wide16(lowU(load64At(p, at/2))) }},
+		{"addDotsF16Vec", 2, func(p code, at int) code { return halves(load64At(p, at/2)) }},
 		{"addDotsBF16Vec", 2, func(p code, at int) code { return shlI(lowU(load64At(p, at/2)), num(16)) }},
 	} {
 		k.kernel(t.name, "psis", func(f *fn, a []code) { // sums, w, stride, x
@@ -994,107 +1111,212 @@ func (k *kernels) dots() {
 	})
 }
 
-// attends has the kernels of attention.
+// attends has the kernels of attention: of some queries at a time, with so many vectors of four keys or values that the
+// sums fit the registers.
 func (k *kernels) attends() {
-	// fuse4 adds x, in four lanes, times a number of each of four rows, distance bytes apart, to the rows' sums.
-	fuse4 := func(f *fn, sums, next []code, bad, zero, x, numbers code, distance code) {
-		f.set(bad, zero)
-		sides, p := f.sides(x), []code{numbers}
-		for r := range sums {
-			if r > 0 {
-				p = append(p, f.keep(i32, add(p[r-1], distance)))
-			}
-			f.fuse(next[r], bad, sides, f.both(splat32At(p[r], 0)), sums[r], true)
+	vectors := func(rows int) int {
+		if k.fused {
+			return min(4, 8/rows)
 		}
-		f.when(anyTrue(bad), func() {
-			for r := range sums {
-				f.set(next[r], k.exact(x, splat32At(p[r], 0), sums[r]))
+		return 4 / rows
+	}
+	// adder returns what adds vectors at x, times the number at each of p, to sums.
+	adder := func(f *fn, sums []code) func(x code, p []code) {
+		next, bad, zero := f.locals(v128, len(sums)), f.local(v128), f.local(v128)
+		return func(x code, p []code) {
+			f.set(bad, zero)
+			v, n := make([]code, len(sums)/len(p)), len(sums)/len(p)
+			sides := make([][2]code, n)
+			for c := range v {
+				v[c] = f.keep(v128, load(x, 16*c))
+				sides[c] = f.sides(v[c])
 			}
-		})
-		for r := range sums {
-			f.set(sums[r], next[r])
+			for i := range sums {
+				if i%n == 0 {
+					sides = append(sides[:n], f.both(splat32At(p[i/n], 0)))
+				}
+				f.fuse(next[i], bad, sides[i%n], sides[n], sums[i], true)
+			}
+			f.mend(bad, func() {
+				for i := range sums {
+					f.set(next[i], k.exact(v[i%n], splat32At(p[i/n], 0), sums[i]))
+				}
+			})
+			for i := range sums {
+				f.set(sums[i], next[i])
+			}
 		}
 	}
-	// chains are partial sums of four keys' products with four queries, d elements apart: of every sixteenth element
-	// of n.
-	chains := k.function([]code{i32, i32, i32, i32}, []code{v128, v128, v128, v128}, func(f *fn, a []code) {
-		sums, next, bad, zero := f.locals(v128, 4), f.locals(v128, 4), f.local(v128), f.local(v128)
-		stride := f.keep(i32, shl(a[3], num(2)))
-		f.while(less(num(0), a[2]), func() {
-			fuse4(f, sums, next, bad, zero, f.keep(v128, load(a[0], 0)), a[1], stride)
-			f.step(a[0], 16*64)
-			f.step(a[1], 64)
-			f.step(a[2], -16)
+	// scoring returns a function for the scores of some queries, to multiples of sixteen keys.
+	scoring := func(rows int) func(...code) code {
+		c := vectors(rows)
+		// chains are partial sums of keys' products with queries of d elements: of every sixteenth element of n.
+		chains := k.function(several(i32, 4), several(v128, rows*c), func(f *fn, a []code) {
+			sums := f.locals(v128, rows*c)
+			fuse, q := adder(f, sums), f.pointers(a[1], shl(a[3], num(2)), rows)
+			f.while(less(num(0), a[2]), func() {
+				fuse(a[0], q)
+				f.step(a[0], 16*64)
+				for _, p := range q {
+					f.step(p, 64)
+				}
+				f.step(a[2], -16)
+			})
+			f.do(sums...)
 		})
-		f.do(sums...)
-	})
-	k.kernel("scoreKeysVec", "pssiif", func(f *fn, a []code) { // scores, q, k, from, to, scale
-		s, q, keys, from, to, scale := a[0], a[1], a[3], a[5], a[6], f.keep(v128, splatF(a[7]))
-		d := f.keep(i32, shr(a[2], num(2)))
-		f.while(less(from, to), func() {
-			first := f.keep(i32, num(0))
-			f.repeat(num(4), func() { // four keys
-				key := f.keep(i32, add(keys, add(shl(mul(from, d), num(2)), first)))
-				var tree func(l, n int) []code
-				tree = func(l, n int) []code {
-					if n == 16 {
-						x := f.locals(v128, 4)
-						f.do(chains(add(key, num(64*l)), add(q, num(4*l)), sub(d, num(l)), d))
-						for r := 3; r >= 0; r-- {
-							f.do("\x21", x[r][1:])
+		return k.function(append(several(i32, 6), v128), nil, func(f *fn, a []code) {
+			s, q, keys, from, to, d := a[0], a[1], a[2], a[3], a[4], a[5]
+			f.while(less(from, to), func() {
+				first := f.keep(i32, num(0))
+				f.repeat(num(4/c), func() {
+					key := f.keep(i32, add(keys, add(shl(mul(from, d), num(2)), first)))
+					var tree func(l, n int) []code
+					tree = func(l, n int) []code {
+						if n == 16 {
+							x := f.locals(v128, rows*c)
+							f.do(chains(add(key, num(64*l)), add(q, num(4*l)), sub(d, num(l)), d))
+							for i := len(x) - 1; i >= 0; i-- {
+								f.do("\x21", x[i][1:])
+							}
+							return x
+						}
+						x, y := tree(l, 2*n), tree(l+n, 2*n)
+						for i := range x {
+							f.set(x[i], addV(x[i], y[i]))
 						}
 						return x
 					}
-					x, y := tree(l, 2*n), tree(l+n, 2*n)
-					for r := range x {
-						f.set(x[r], addV(x[r], y[r]))
+					out := f.keep(i32, add(s, add(shl(from, num(2)), first)))
+					for i, x := range tree(0, 1) {
+						f.store(out, 64*4*(i/c)+16*(i%c), mulV(x, a[6]))
 					}
-					return x
-				}
-				out := f.keep(i32, add(s, add(shl(from, num(2)), first)))
-				for r, x := range tree(0, 1) {
-					f.store(out, 64*4*r, mulV(x, scale))
-				}
-				f.step(first, 16)
+					f.step(first, 16*c)
+				})
+				f.step(from, 16)
 			})
-			f.step(from, 16)
 		})
+	}
+	// adding returns a function that adds n values times the weights of some queries to acc, and the weights to sum, if
+	// any.
+	adding := func(rows int) func(...code) code {
+		c := vectors(rows)
+		return k.function(several(i32, 7), nil, func(f *fn, a []code) {
+			v, n, stride, columns, sum := a[1], a[3], a[4], a[5], a[6]
+			acc, weights := f.pointers(a[0], stride, rows), f.pointers(a[2], num(256), rows)
+			p := f.locals(i32, rows)
+			each := func(text func()) {
+				for r := range p {
+					f.set(p[r], weights[r])
+				}
+				f.repeat(n, func() {
+					text()
+					for r := range p {
+						f.step(p[r], 4)
+					}
+				})
+			}
+			f.when(sum, func() {
+				x := f.locals(f32, rows)
+				for r := range x {
+					f.set(x[r], loadF(sum, 4*r))
+				}
+				each(func() {
+					for r := range x {
+						f.set(x[r], addF(x[r], loadF(p[r], 0)))
+					}
+				})
+				for r := range x {
+					f.storeF(sum, 4*r, x[r])
+				}
+			})
+			sums := f.locals(v128, rows*c)
+			fuse := adder(f, sums)
+			f.repeat(divideI(columns, num(4*c)), func() {
+				for i := range sums {
+					f.set(sums[i], load(acc[i/c], 16*(i%c)))
+				}
+				value := f.keep(i32, v)
+				each(func() {
+					fuse(value, p)
+					f.set(value, add(value, stride))
+				})
+				for i := range sums {
+					f.store(acc[i/c], 16*(i%c), sums[i])
+				}
+				for _, p := range acc {
+					f.step(p, 16*c)
+				}
+				f.step(v, 16*c)
+			})
+		})
+	}
+	score2, score4 := scoring(2), scoring(4)
+	add1, add2, add4 := adding(1), adding(2), adding(4)
+	// weigh turns the scores of a query, from a position to another, to weights, and raises top where due.
+	weigh := k.function(append(several(i32, 7), f32), nil, func(f *fn, a []code) {
+		from, to, top, sum, acc, limit := a[1], a[2], a[3], a[4], a[5], a[7]
+		first := f.keep(i32, add(a[0], shl(andI(from, num(-4)), num(2))))
+		p, m := f.local(i32), f.keep(f32, lane32(constF(float32(math.Inf(-1))), 0))
+		each := func(change func(x code) code) {
+			f.set(p, first)
+			f.repeat(shr(sub(add(to, num(3)), andI(from, num(-4))), num(2)), func() {
+				f.store(p, 0, change(f.keep(v128, load(p, 0))))
+				f.step(p, 16)
+			})
+		}
+		f.when(bitsF(limit), func() {
+			c := f.keep(v128, splatF(limit))
+			each(func(x code) code { return mulV(c, k.tanh(divV(x, c))) })
+		})
+		f.set(p, add(a[0], shl(from, num(2))))
+		f.repeat(sub(to, from), func() {
+			f.set(m, maxF(m, loadF(p, 0)))
+			f.step(p, 4)
+		})
+		f.set(m, addF(m, lane32(constI(0), 0))) // -0 becomes +0
+		f.when(not(leF(m, loadF(top, 0))), func() {
+			c := f.keep(v128, k.weight(f, splatF(subF(loadF(top, 0), m))))
+			f.storeF(top, 0, m)
+			f.storeF(sum, 0, mulF(loadF(sum, 0), lane32(c, 0)))
+			f.steps(a[6], func() { f.store(acc, 0, mulV(load(acc, 0), c)) }, acc)
+		})
+		t := f.keep(v128, splatF(loadF(top, 0)))
+		each(func(x code) code { return k.weight(f, subV(x, t)) })
+	})
+	k.kernel("scoreKeysVec", "pssiif", func(f *fn, a []code) { // scores, q, k, from, to, scale
+		f.do(score4(a[0], a[1], a[3], a[5], a[6], shr(a[2], num(2)), splatF(a[7])))
 	})
 	k.kernel("addValuesVec", "sspiip", func(f *fn, a []code) { // acc, v, p, n, stride, sum
-		acc, v, p, n, stride, sum := a[0], a[2], a[4], a[5], f.keep(i32, shl(a[6], num(2))), a[7]
-		at, sums := f.keep(i32, p), f.keep(v128, load(sum, 0))
-		f.repeat(n, func() {
-			f.set(sums, addV(sums, f.four(at)))
-			f.step(at, 4)
-		})
-		f.store(sum, 0, sums)
-		columns := sub(a[1], mul(a[6], num(3)))
-		s, next, bad, zero := f.locals(v128, 4), f.locals(v128, 4), f.local(v128), f.local(v128)
-		f.repeat(shr(columns, num(2)), func() {
-			rows := []code{acc}
-			for r := range s {
-				if r > 0 {
-					rows = append(rows, f.keep(i32, add(rows[r-1], stride)))
-				}
-				f.set(s[r], load(rows[r], 0))
-			}
-			value, weight := f.keep(i32, v), f.keep(i32, p)
-			f.repeat(n, func() {
-				fuse4(f, s, next, bad, zero, f.keep(v128, load(value, 0)), weight, num(256))
-				f.set(value, add(value, stride))
-				f.step(weight, 4)
+		f.do(add4(a[0], a[2], a[4], a[5], shl(a[6], num(2)), sub(a[1], mul(a[6], num(3))), a[7]))
+	})
+	k.kernel("addPairVec", "sspii", func(f *fn, a []code) {
+		f.do(add2(a[0], a[2], a[4], a[5], shl(a[6], num(2)), sub(a[1], a[6]), num(0)))
+	})
+	k.kernel("attendVec", "ppppppp"+"iiiiii"+"ff", func(f *fn, a []code) {
+		s, acc, n, words, score := a[0], a[4], a[8], a[9:11], []code{a[0], a[1], a[2], a[11], a[12], a[7], splatF(a[14])}
+		f.choose(words[1], func() { f.do(score4(score...)) }, func() { f.do(score2(score...)) })
+		stride := f.keep(i32, shl(n, num(2)))
+		first := func(r int) code { return andI(shr(words[r/2], num(r%2*16)), num(255)) }
+		last := func(r int) code { return andI(shr(words[r/2], num(r%2*16+8)), num(255)) }
+		row := func(r int) code { return add(acc, mul(stride, num(r))) }
+		values := func(add1 func(...code) code, r int) {
+			f.do(add1(row(r), add(a[3], mul(first(r), stride)), add(s, add(num(256*r), shl(first(r), num(2)))),
+				sub(last(r), first(r)), stride, n, add(a[6], num(4*r))))
+		}
+		for r := range 4 {
+			f.when(last(r), func() {
+				f.do(weigh(add(s, num(256*r)), first(r), last(r), add(a[5], num(4*r)), add(a[6], num(4*r)), row(r), n, a[13]))
 			})
-			for r := range s {
-				f.store(rows[r], 0, s[r])
+		}
+		same := func(pair int) code { return equal(andI(words[pair], num(0xffff)), shr(words[pair], num(16))) }
+		f.choose(andI(equal(words[0], words[1]), same(0)), func() { values(add4, 0) }, func() {
+			for pair := range 2 {
+				f.choose(same(pair), func() { f.when(words[pair], func() { values(add2, 2*pair) }) }, func() {
+					for r := 2 * pair; r < 2*pair+2; r++ {
+						f.when(last(r), func() { values(add1, r) })
+					}
+				})
 			}
-			f.step(acc, 16)
-			f.step(v, 16)
 		})
 	})
-}
-
-// four reads the weights of four queries at a position.
-func (f *fn) four(p code) code {
-	pair := func(at int) code { return shuffle(splat32At(p, at), splat32At(p, at+256), 4, 0, 4, 0, 4) }
-	return shuffle(pair(0), pair(512), 8, 0, 2)
 }

@@ -4,6 +4,7 @@
 const fs = require('fs'), {Worker, parentPort, workerData} = require('worker_threads');
 const [script, threads, program, ...args] = workerData ?? process.argv.slice(2);
 Object.assign(globalThis, {require, fs, path: require('path')});
+require('v8').setFlagsFromString('--experimental-wasm-relaxed-simd'); // newer releases have it
 require(script);
 const run = async () => {
 	const go = new Go();
