@@ -240,7 +240,7 @@ func TestIncidentTokenizer(t *testing.T) {
 		{"far more tokens than rows in GGUF", inGGUF(func(kv map[string]any) {
 			kv["tokens"], kv["scores"], kv["token_type"] = many, make([]float32, len(many)), make([]int32, len(many))
 		}), "the tokenizer has 300000 tokens, but the model embeds 300"},
-		{"no tokenizer", synthetic("llama").write(t), "none of tokenizer.json, tokenizer.model and vocab.txt is there"},
+		{"no tokenizer", synthetic("llama").write(t), "none of tokenizer.json, tokenizer.model, vocab.txt and tiktoken.model is there"},
 		{"tokenizer.json of 1 GiB", huge, "tokenizer.json: 1073741824 bytes"},
 		{"more tokens than rows", folder, "the tokenizer has 2048 tokens, but the model embeds 48"},
 		{"more tokens than rows in GGUF", inGGUF(func(kv map[string]any) {

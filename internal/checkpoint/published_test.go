@@ -1,8 +1,11 @@
 package checkpoint
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/karat-run/karat/internal/tokenizer"
 )
 
 // TestPublishedConfigs reads spellings of settings that publishers ship, and refuses what would change an answer.
@@ -105,13 +108,22 @@ func TestPointer(t *testing.T) {
 	}
 }
 
-// TestTiktokenAlone tells why a folder with tiktoken's list has no tokenizer.
+// TestTiktokenAlone reads a folder with tiktoken's list alone, where the class of its tokenizer is known.
 func TestTiktokenAlone(t *testing.T) {
-	c, err := open(t, map[string]string{"tiktoken.model": "IQ== 0\n"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Tokenizer(); err == nil || !strings.Contains(err.Error(), "vocab.txt is there; tiktoken.model is") {
-		t.Error(err)
+	for config, fault := range map[string]string{
+		`{"tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": {"2": {"content": "[BOS]", "special": true}}}`: "",
+		`{"tokenizer_class": "OtherTokenizer"}`: `tokenizer_class "OtherTokenizer"`,
+	} {
+		c, err := open(t, map[string]string{"tiktoken.model": "IQ== 0\nISE= 1\n", "tokenizer_config.json": config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tok, err := c.Tokenizer()
+		if (err == nil) != (fault == "") || err != nil && !strings.Contains(err.Error(), fault) {
+			t.Errorf("%s: %v", config, err)
+		}
+		if err == nil && !slices.Equal(tok.Encode("!!![BOS]", tokenizer.Options{ParseSpecial: true}), []int{1, 0, 2}) {
+			t.Errorf("%s: %v", config, tok.Encode("!!![BOS]", tokenizer.Options{ParseSpecial: true}))
+		}
 	}
 }

@@ -310,7 +310,8 @@ func isBesideWeights(p string) bool {
 		return false
 	}
 	switch ext := path.Ext(base); {
-	case ext == ".jinja" || base == "tokenizer.model" || base == "vocab.txt" || base == "merges.txt":
+	case ext == ".jinja" || base == "tokenizer.model" || base == "tiktoken.model" || base == "vocab.txt" ||
+		base == "merges.txt":
 		return true
 	case ext == ".safetensors":
 		return dir != ""

@@ -27,6 +27,7 @@ type knownPatterns struct {
 	PreTokenizers []preTokenizer
 	Usual         []string          // names for a folder's steps: the usual name of several with the same steps
 	Foreign       map[string]string // models by names whose rules are not built
+	Tiktoken      map[string]string // names for lists of tiktoken, by tokenizer_class
 
 	spelled map[string]string // names of patterns by their unescaped spelling
 	named   map[string]preTokenizer

@@ -3,11 +3,15 @@ package tokenizer
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/karat-run/karat/internal/jsonerr"
 )
 
 // ToJSON translates GGUF's metadata into the tokenizer.json and the tokenizer_config.json of a Hugging Face folder.
@@ -193,6 +197,66 @@ func appendSplits(t *Tokenizer, merges [][2]string, k token) [][2]string {
 			cmp.Compare(t.bpe.words[a[1]], t.bpe.words[b[1]]))
 	})
 	return merges
+}
+
+// FromTiktoken makes the tokenizer.json for a tiktoken.model, whose lines have a token in base64 and its rank, and the
+// tokenizer_config.json beside it: its class has the pattern, and 256 special tokens behind the list, some with names.
+// (tokenization_kimi.py of Kimi K2; TikTokenConverter of transformers)
+func FromTiktoken(list, config []byte) ([]byte, error) {
+	var c struct {
+		Class nameOf                    `json:"tokenizer_class"`
+		Added map[string]jsonAddedToken `json:"added_tokens_decoder"`
+	}
+	if err := json.Unmarshal(config, &c); err != nil && config != nil {
+		return nil, fmt.Errorf("tokenizer_config.json: %w", jsonerr.Plain(err, ""))
+	}
+	pre := known().Tiktoken[string(c.Class)]
+	if pre == "" {
+		return nil, fmt.Errorf("tiktoken.model: its pattern is in Python code, and unknown for the tokenizer_class %q; "+
+			"transformers' TikTokenConverter writes a tokenizer.json", string(c.Class))
+	}
+	ranks, spelled, vocab, merges := map[string]int{}, []string{}, map[string]int{}, [][2]string{}
+	for line := range strings.Lines(string(list)) {
+		text, rank, _ := strings.Cut(strings.TrimSpace(line), " ")
+		b, err := base64.StdEncoding.DecodeString(text)
+		id := len(spelled)
+		if _, twice := ranks[string(b)]; err != nil || len(b) == 0 || twice || rank != strconv.Itoa(id) {
+			return nil, fmt.Errorf("tiktoken.model: line %d is %.40q, expected another token in base64 and the rank %d",
+				id+1, line, id)
+		}
+		word := make([]rune, len(b))
+		for i, c := range b {
+			word[i] = byteRunes[c]
+		}
+		ranks[string(b)] = id
+		spelled = append(spelled, string(word))
+		vocab[string(word)] = id
+		first := len(merges)
+		for i := range len(b) {
+			l, okL := ranks[string(b[:i])]
+			if r, ok := ranks[string(b[i:])]; ok && okL {
+				merges = append(merges, [2]string{spelled[l], spelled[r]})
+			}
+		}
+		slices.SortFunc(merges[first:], func(a, b [2]string) int {
+			return cmp.Or(cmp.Compare(vocab[a[0]], vocab[b[0]]), cmp.Compare(vocab[a[1]], vocab[b[1]]))
+		})
+	}
+	added := make([]jsonAddedToken, 256)
+	for i := range added {
+		id := len(spelled) + i
+		a, ok := c.Added[strconv.Itoa(id)]
+		if !ok {
+			a = jsonAddedToken{Content: fmt.Sprintf("<|reserved_token_%d|>", id), Special: true}
+		}
+		a.ID = &id
+		added[i] = a
+	}
+	return marshal(object{
+		"added_tokens": added, "decoder": byteLevelJSON(true),
+		"pre_tokenizer": (&GGUF{Pre: pre}).preJSON(&Tokenizer{byteLevel: true}),
+		"model":         object{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": merges},
+	})
 }
 
 // object is a step of a tokenizer.json.

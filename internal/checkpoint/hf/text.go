@@ -149,16 +149,18 @@ func TokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 	if err != nil {
 		return f, err
 	}
+	from := tokenizer.FromVocab
 	if vocab == nil {
-		more := ""
-		if list, _ := ReadText(dir, "tiktoken.model", most); list != nil { // as Kimi's
-			more = "; tiktoken.model is, whose pattern and special tokens are in Python code: transformers' " +
-				"TikTokenConverter writes a tokenizer.json"
+		from = tokenizer.FromTiktoken
+		if vocab, err = ReadText(dir, "tiktoken.model", most); err != nil {
+			return f, err
 		}
-		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model and vocab.txt is there%s", dir,
-			tokenizer.ErrNone, more)
 	}
-	if f.JSON, err = tokenizer.FromVocab(vocab, f.Config); err != nil {
+	if vocab == nil {
+		return f, fmt.Errorf("%s: %w: none of tokenizer.json, tokenizer.model, vocab.txt and tiktoken.model is there",
+			dir, tokenizer.ErrNone)
+	}
+	if f.JSON, err = from(vocab, f.Config); err != nil {
 		return f, fmt.Errorf("%s: %w", dir, err)
 	}
 	return f, nil
