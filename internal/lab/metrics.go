@@ -160,6 +160,4 @@ func Overlap[F Float](g, r []F, k int) float64 {
 	return float64(common) / float64(len(a))
 }
 
-func hasNaN[F Float](x []F) bool {
-	return slices.ContainsFunc(x, func(v F) bool { return v != v })
-}
+func hasNaN[F Float](x []F) bool { return slices.ContainsFunc(x, func(v F) bool { return v != v }) }

@@ -238,9 +238,7 @@ func source(n *graph.Node) *graph.Node {
 }
 
 // tap returns PyTorch's name of n's output, or n's own name.
-func (l *placer) tap(n *graph.Node) string {
-	return cmp.Or(n.HF, l.taps[n], n.Name)
-}
+func (l *placer) tap(n *graph.Node) string { return cmp.Or(n.HF, l.taps[n], n.Name) }
 
 func (l *placer) place(names string) {
 	l.out.Names = names

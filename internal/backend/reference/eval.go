@@ -228,9 +228,7 @@ func differs(e *Eval, n *graph.Node) bool {
 }
 
 // given reports whether e knows all rows of n.
-func given(e *Eval, n *graph.Node) bool {
-	return e.Known(n, 0) && e.Known(n, len(e.ids)-1)
-}
+func given(e *Eval, n *graph.Node) bool { return e.Known(n, 0) && e.Known(n, len(e.ids)-1) }
 
 // Known reports whether a row of n is known.
 func (e *Eval) Known(n *graph.Node, row int) bool {

@@ -129,9 +129,7 @@ func widen(y []float64, x []float32) {
 }
 
 // changed returns an altered matrix from row i on.
-func (m matrix) changed(i int) []float64 {
-	return m.altered[i/m.rows][i%m.rows*m.Shape.Last():]
-}
+func (m matrix) changed(i int) []float64 { return m.altered[i/m.rows][i%m.rows*m.Shape.Last():] }
 
 // dots sets y[r*stride+i] to the float32 product of row r of x and row i of w, both of k elements.
 func (n *Numerics) dots(y []float64, stride int, x, w []float32, k int) {

@@ -101,6 +101,7 @@ func TestPictures(t *testing.T) {
 		{seeing(t, "qwen35", 3), Right, "activations=q8_32,kv=bf16 through states"}, // rows of pictures are rounded, unseen
 		{windowed, Pictures, "image_size=up"}, {windowed, Pictures, "image_size=down"},
 		{windowed, Right, "activations=bf16 through modules"}, // levels of channels lie side by side
+		{m, Coarse, "rows_missing:ffn_down"},                  // between rows that hold and none, in a long equation
 	} {
 		r, err := Run(t.Context(), Options{Models: []*Model{c.of}, Conditions: []Condition{c.condition}, Seed: 3, Match: c.match})
 		if err != nil || len(r.Results) > 1 {

@@ -124,9 +124,7 @@ func (c class) looserArms() []*reference.Numerics {
 func (c class) isCoarse() bool { return c.activations != "f64" && c.activations != "f32" }
 
 // isRounding reports whether the class's center rounds anything.
-func (c class) isRounding() bool {
-	return c.isCoarse() || c.gelu != "" || c.roundsKV()
-}
+func (c class) isRounding() bool { return c.isCoarse() || c.gelu != "" || c.roundsKV() }
 
 // roundsKV reports whether keys and values are rounded more than float32 does.
 func (c class) roundsKV() bool { return c.kv != "" && c.kv != "f32" && c.kv != "f64" }

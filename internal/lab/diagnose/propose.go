@@ -26,7 +26,9 @@ func (m *measurement) proposer(eq *equation, base *attempt, errors []rowError) *
 		Logits: r.lostLogits(), Sizes: r.steps.stepSizes, Size: r.steps.stepSize, Wrong: r.steps.firstWrong,
 		Prefilled: r.steps.prefilled,
 		Tapped:    func(n *graph.Node) bool { return m.dump.taps[n] != "" },
-		Lacks:     func(n *graph.Node) bool { return r.lacksRows(n, eq) },
+		Lacks: func(n *graph.Node, lost func(e *reference.Eval, at int) bool) bool {
+			return r.lacksRows(n, eq) || r.losesFrom(eq, lost)
+		},
 	}}
 	for _, p := range m.dump.prompts {
 		if p.tapped {
@@ -54,6 +56,21 @@ func (r *proposer) lacksRows(n *graph.Node, eq *equation) bool {
 		got := r.m.dump.prompts[x.prompt].read(eq.target, []int{x.row})
 		return x.ratio() > excess && (isGone(got) || len(bias) == len(got) && lab.RelativeL2(bias, got) < float32Step)
 	})
+}
+
+// losesFrom reports whether eq holds up to a row that is lost, the first one.
+func (r *proposer) losesFrom(eq *equation, lost func(e *reference.Eval, at int) bool) bool {
+	done, held := -1, false
+	for _, x := range eq.errors {
+		bad := x.ratio() > excess
+		if x.prompt != done && bad != lost(r.m.engine.center[r.m.dump.prompts[x.prompt]], x.row) {
+			return false
+		}
+		if held = held || !bad; bad {
+			done = x.prompt
+		}
+	}
+	return done >= 0 && held
 }
 
 // lostLogits returns how many logits lie in front of the last ones, if an engine's last are always 0; else 0.
@@ -143,10 +160,7 @@ func (r *proposer) observe(eq *equation) (*mistake.Product, error) {
 	}
 	k, m := o.Node.W[0].Shape.Last(), o.Node.W[0].Rows()
 	if max(k, m) > maxFeatures && o.Node != r.m.dump.wiring.Head() || r.m.engine.edits[o.Node] != nil ||
-		r.m.engine.edits[eq.target] != nil {
-		return nil, nil
-	}
-	if assumed(o.Node) {
+		r.m.engine.edits[eq.target] != nil || assumed(o.Node) {
 		return nil, nil
 	}
 	if o.Bias != nil && assumed(o.Bias) { // without its bias it is the product itself

@@ -83,9 +83,7 @@ func masks(p *Proposer, n *graph.Node) []*Hypothesis {
 }
 
 // ahead makes queries see other numbers of later positions.
-func ahead(count int) reference.Edit {
-	return func(s *reference.Spec) { s.Attention.Ahead = count }
-}
+func ahead(count int) reference.Edit { return func(s *reference.Spec) { s.Attention.Ahead = count } }
 
 // upTo makes queries see later positions, up to the last of a step.
 func upTo(count int, end func(e *reference.Eval, at int) int) reference.Edit {

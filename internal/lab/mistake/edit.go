@@ -36,9 +36,7 @@ func fitting(n *graph.Node, f Fit) *Hypothesis { return &Hypothesis{Node: n, Fit
 type forRows = func(e *reference.Eval, s *reference.Spec, rows []int) ([]float64, error)
 
 // computes makes a node compute its rows by a function.
-func computes(f forRows) reference.Edit {
-	return func(s *reference.Spec) { s.Func = f }
-}
+func computes(f forRows) reference.Edit { return func(s *reference.Spec) { s.Func = f } }
 
 // ofInputs makes a node compute rows by a function of its inputs' values.
 func ofInputs(f func(e *reference.Eval, s *reference.Spec, rows []int, in [][]float64) ([]float64,

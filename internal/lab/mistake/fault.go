@@ -72,9 +72,7 @@ func Parse(text string) ([]Fault, error) {
 }
 
 // known reports whether a fault has the ID.
-func known(id string) bool {
-	return entryOf(id) != nil || isInput(id) || isProbe(id) || isLook(id)
-}
+func known(id string) bool { return entryOf(id) != nil || isInput(id) || isProbe(id) || isLook(id) }
 
 // Split separates the faults of the engine's graphs from faults of the input, of the probe and of preparing pictures.
 func Split(faults []Fault) (engine, input, probe, looks []Fault) {

@@ -51,7 +51,8 @@ func build(g *graph.Graph) *site {
 	s.Proposer = &Proposer{Wiring: Wire(g), Dump: Dump{Longest: 1 << 20, Decodes: true, Tapped: none, Sizes: whole,
 		Size:      func(*graph.Node) int { return WholePrompt },
 		Wrong:     func(*graph.Node) (int, int) { return 0, WholePrompt },
-		Prefilled: func(e *reference.Eval) int { return e.Len() }, Lacks: func(*graph.Node) bool { return true }}}
+		Prefilled: func(e *reference.Eval) int { return e.Len() },
+		Lacks:     func(*graph.Node, func(*reference.Eval, int) bool) bool { return true }}}
 	for _, n := range g.Nodes {
 		for len(s.layers) < n.Layer+2 {
 			s.layers = append(s.layers, &layer{index: len(s.layers) - 1})

@@ -26,7 +26,9 @@ type Dump struct {
 	Size      func(n *graph.Node) int                 // the same, the likeliest
 	Wrong     func(n *graph.Node) (before, first int) // attention's first wrong position, and the last before
 	Prefilled func(e *reference.Eval) int             // tokens of a prompt in front of decoded tokens
-	Lacks     func(n *graph.Node) bool                // whether wrong rows of n may be zeros
+
+	// Lacks reports whether rows of n, wrong ones or those that are lost, may be zeros.
+	Lacks func(n *graph.Node, lost func(e *reference.Eval, at int) bool) bool
 }
 
 // WholePrompt is the size of a step over all of a prompt.

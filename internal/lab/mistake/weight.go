@@ -157,17 +157,21 @@ func lostWeights(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 // lostRows lists rows left out by an operation: a step's last, the rows of a step behind its last full
 // tile, and the rows behind the first tile.
 func lostRows(p *Proposer, n *graph.Node) (all []*Hypothesis) {
-	if !p.Lacks(n) {
-		return nil
-	}
+	cost := map[bool]float64{true: 1.1, false: 1.2}[n.Op == graph.Linear] // of zeros GLUs and norms make zeros
 	lost := func(computed string, d detail, isLost func(i, count int) bool) {
-		all = append(all, unlikely(1.1, edit(n, computed, d, after(func(e *reference.Eval, _ *reference.Spec, at int,
-			row []float64) error {
+		gone := func(e *reference.Eval, at int) bool {
 			first, last, ok := e.Step(at)
 			if !ok {
 				first, last = 0, p.Prefilled(e)-1
 			}
-			if last > first && at <= last && isLost(at-first, last-first+1) {
+			return last > first && at <= last && isLost(at-first, last-first+1)
+		}
+		if !p.Lacks(n, gone) {
+			return
+		}
+		all = append(all, unlikely(cost, edit(n, computed, d, after(func(e *reference.Eval, _ *reference.Spec, at int,
+			row []float64) error {
+			if gone(e, at) {
 				clear(row)
 			}
 			return nil

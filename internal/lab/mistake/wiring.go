@@ -212,9 +212,7 @@ func (w *Wiring) ReadingFrom(store *graph.Node) []*graph.Node {
 }
 
 // isPLE reports whether a value is the end of a layer's per-layer embedding.
-func isPLE(n *graph.Node) bool {
-	return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0
-}
+func isPLE(n *graph.Node) bool { return strings.HasPrefix(Role(n), "post_norm") && n.Layer >= 0 }
 
 // sumOfPLE returns the sum of n's layer with the per-layer embedding, nil for none.
 func (w *Wiring) sumOfPLE(n *graph.Node) *graph.Node {
