@@ -18,9 +18,13 @@ const MaxTurns = 25
 func (t *Tools) ChatParts(ctx context.Context, s *karat.Session, talk *[]karat.Message, o karat.GenerateOptions) (
 	parts iter.Seq2[karat.Part, error]) {
 	return func(yield func(karat.Part, error) bool) {
-		own := o.Tools
-		o.Tools = append(slices.Clone(own), t.List()...)
+		own := slices.Clip(o.Tools)
 		for turn := 1; ; turn++ {
+			if err := t.Refresh(ctx); err != nil {
+				yield(nil, err)
+				return
+			}
+			o.Tools = append(own, t.List()...)
 			said := karat.Message{Role: karat.RoleAssistant}
 			var calls []karat.ToolCall
 			left := false // a call is left to the program

@@ -84,6 +84,23 @@ func serve(kind string) {
 		})
 		_ = s.Run(context.Background(), &sdk.StdioTransport{})
 		return
+	case "strict", "modern": // as servers before and after the protocol's change of 2026: the one ends at another first request
+		in := bufio.NewScanner(os.Stdin)
+		if in.Scan(); strings.Contains(in.Text(), `"initialize"`) != (kind == "strict") {
+			if kind == "strict" {
+				os.Exit(5)
+			}
+			fmt.Println(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no such method"}}`)
+			return
+		}
+		fmt.Println(map[string]string{"strict": `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}`,
+			"modern": `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}`}[kind])
+		for in.Scan() {
+			if strings.Contains(in.Text(), `"tools/list"`) {
+				fmt.Println(`{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","tools":[{"name":"a","inputSchema":{"type":"object"}}]}}`)
+			}
+		}
+		return
 	case "sleep", "silent":
 		time.Sleep(time.Hour)
 	case "dead":
@@ -257,7 +274,9 @@ func TestStart(t *testing.T) {
 			if strings.HasPrefix(want, "no answer") || strings.HasPrefix(want, "start: no") {
 				s.Timeout = time.Second
 			}
-			all, err := Start(t.Context(), []Server{s, like(t, "good")}, Options{})
+			two := like(t, "good")
+			two.Name = "two"
+			all, err := Start(t.Context(), []Server{s, two}, Options{})
 			if err == nil {
 				all.Close()
 			}
@@ -273,6 +292,15 @@ func TestStart(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), []Server{{Name: "one", Command: "/nowhere/at all"}}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "MCP server one: ") {
 		t.Errorf("no program: %v", err)
+	}
+}
+
+// TestAges: a server of the protocol before its change of 2026 is greeted as it knows, and so is one behind it.
+func TestAges(t *testing.T) {
+	for _, kind := range []string{"strict", "modern"} {
+		if all := begin(t, []Server{like(t, kind)}, Options{}); len(all.List()) != 1 {
+			t.Errorf("%s: the tools are %v", kind, all.List())
+		}
 	}
 }
 
@@ -329,13 +357,25 @@ func TestReadConfig(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := ReadConfig(strings.NewReader(`{"servers": {"a": {"command": "a"}}}`)); err != nil || len(got) != 1 {
-		t.Errorf("VS Code's: %+v, %v", got, err)
+	t.Setenv("KARAT_A", "a")
+	t.Setenv("KARAT_EMPTY", "")
+	for text, want := range map[string]Server{`{"servers": {"a": {"command": "${env:KARAT_A}"}}, "inputs": []}`: {Command: "a"},
+		`{"mcpServers": {"a": {"type": "http", "url": "https://${KARAT_A}.test/mcp", "headers": {"Authorization": "Bearer ${KARAT_A}"}}}}`:                                                                   {URL: "https://a.test/mcp", Type: "http", Headers: map[string]string{"Authorization": "Bearer a"}},
+		`{"mcpServers": {"a": {"url": "http://${KARAT_B:-b:1}/${KARAT_EMPTY:-b}", "type": "streamable-http"}}}`:                                                                                              {URL: "http://b:1/", Type: "http"},
+		`{"servers": {"a": {"type": "sse", "url": "http://x", "headers": {"k": "${input:karat-a}"}}}}`:                                                                                                       {URL: "http://x", Type: "sse", Headers: map[string]string{"k": "a"}},
+		"{// \"Zed\"\n\"context_servers\": {\"a\": {\"source\": \"custom\", \"command\": \"//a,\", \"args\": [\"}$1 ${2}\",],}, /* ext */ \"b\": {\"source\": \"extension\"}, \"c\": {\"enabled\": false}}}": {Command: "//a,", Args: []string{"}$1 ${2}"}},
+		`{"mcpServers": {"a": {"command": "a", "env": {"K": "${KARAT_A}${KARAT_A}"}, "args": ["--k=${KARAT_A}"]}}}`:                                                                                          {Command: "a", Args: []string{"--k=a"}, Env: map[string]string{"K": "aa"}}} {
+		want.Name = "a"
+		if got, err := ReadConfig(strings.NewReader(text)); err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
 	}
-	for text, want := range map[string]string{``: "JSON", `{}`: "mcpServers", `{"mcpServers": {"a": {"url": "http://x"}}}`: `"a" is reached over HTTP`, `{"mcpServers": {"a": {"type": "sse", "command": "a"}}}`: "HTTP",
+	for text, want := range map[string]string{``: "JSON", `{}`: "mcpServers", `{"mcpServers": {"a": {"url": "x"}}}`: "begins with https://", `{"mcpServers": {"a": {"type": "sse", "command": "a"}}}`: "has no url", `{"mcpServers": {"a": {"type": "ws", "url": "ws://x"}}}`: "want stdio, http or sse",
+		`{"mcpServers": {"a": {"url": "http://x", "headers": {"k": "${KARAT_NONE}"}}}}`: `server "a": ${KARAT_NONE}: the environment has no variable KARAT_NONE`, `{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}`: "envFile",
+		`{"mcpServers": {"a": {"command": "a", "cwd": "${workspaceFolder}"}}}`: "workspaceFolder", `{"mcpServers": {"a": {"command": "a", "url": "http://x"}}}`: "one of them",
 		`{"mcpServers": {"a": {}}}`: `"a" has no command`, `{"mcpServers": {"a/b": {"command": "a"}}}`: "the name", `{"mcpServers": {"a": {"command": "a", "timeout": -1}}}`: "timeout",
 		`{"mcpServers": {"a": {"command": ["a"]}}}`: `mcpServers.a.command: ["a"] is no string`, strings.Repeat(" ", maxConfig+1): "more than", `[]`: "no object", `{"mcpServers": {"*": {"command": "a"}}}`: "the name",
-		`{"mcpServers": {"a": {"command": "a"}}, "servers": {}}`: "one of them", `{"servers": {"a": {"command": "a", "env": {"K": "${input:key}"}}}}`: "${input:key} is a variable"} {
+		`{"mcpServers": {"a": {"command": "a"}}, "servers": {}}`: "one of them", `{"servers": {"a": {"command": "a", "env": {"K": "${input:key}"}}}}`: "${input:key}: the environment has no variable KEY"} {
 		if _, err := ReadConfig(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: want %q, got %v", text, want, err)
 		}

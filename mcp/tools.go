@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/karat-run/karat"
@@ -53,50 +55,42 @@ const (
 // Tools are the tools of running servers. Several goroutines may call tools.
 type Tools struct {
 	o       Options
-	servers []*process
-	tools   []tool
+	servers []*server
+	tools   atomic.Pointer[[]tool]
 
-	asking  sync.Mutex // for a single question at a time
+	asking  lock // for a single question at a time
 	allowed map[string]bool
+	always  map[string]string // what a tool that is allowed by an answer says of itself
 }
-
-// tool is a tool with a name for the model.
-type tool struct {
-	karat.Tool
-	of   *process
-	name string // by the server
-}
-
-func (t *tool) path() string { return t.of.Name + "/" + t.name }
 
 // Start runs the servers, at the same time, and lists the tools. After an error no server runs.
 func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
-	t := &Tools{o: o, servers: make([]*process, len(servers)), allowed: map[string]bool{}}
-	failed, listed := make([]error, len(servers)), make([][]*sdk.Tool, len(servers))
+	t := &Tools{o: o, asking: make(lock, 1), allowed: map[string]bool{}, always: map[string]string{}}
+	for i := range servers {
+		s := &server{Server: servers[i], turn: make(lock, 1)}
+		if err := s.check(); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(t.servers, func(other *server) bool { return other.Name == s.Name }) {
+			return nil, fmt.Errorf("two servers are named %q", s.Name)
+		}
+		s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
+		t.servers = append(t.servers, s)
+	}
+	failed := make([]error, len(servers))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup
-	for i, s := range servers {
+	for i, s := range t.servers {
 		all.Go(func() {
-			p, err := start(ctx, s)
-			if err == nil {
-				t.servers[i] = p
-				listed[i], err = p.list(ctx)
-			}
-			if failed[i] = err; err != nil {
+			if failed[i] = s.list(ctx); failed[i] != nil {
 				cancel() // the others need not start
 			}
 		})
 	}
 	all.Wait()
 	err := first(failed)
-	for i := range servers {
-		for _, l := range listed[i] {
-			if err == nil {
-				err = t.add(t.servers[i], l)
-			}
-		}
-	}
+	t.rename()
 	for _, a := range o.Allow {
 		if err == nil && !t.knows(a) {
 			err = fmt.Errorf("%q is allowed, and is neither a server nor a tool: there are %s", a,
@@ -108,8 +102,21 @@ func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
 		t.Close()
 		return nil, err
 	}
-	t.rename()
 	return t, nil
+}
+
+// Refresh lists the tools of servers that may have changed theirs. ChatParts does so before each turn. A server without
+// an answer keeps the tools: a call will tell. The error is that of ctx.
+func (t *Tools) Refresh(ctx context.Context) error {
+	for _, s := range t.servers {
+		if s.stale.Swap(false) || s.polled.Load() {
+			if err := s.list(ctx); err != nil {
+				s.stale.Store(true)
+			}
+		}
+	}
+	t.rename()
+	return ctx.Err()
 }
 
 // first returns the cause of the other errors.
@@ -123,19 +130,26 @@ func first(all []error) (err error) {
 }
 
 // list asks for a server's tools.
-func (p *process) list(ctx context.Context) (all []*sdk.Tool, err error) {
-	err = p.within(ctx, "list of tools", func(ctx context.Context) error {
+func (s *server) list(ctx context.Context) error {
+	err := s.within(ctx, "list of tools", func(ctx context.Context, session *sdk.ClientSession) error {
+		var all []tool
 		seen := map[string]bool{}
 		for cursor := ""; ; {
-			page, err := p.session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+			page, err := session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 			if err != nil {
 				return err
 			}
-			all, cursor = append(all, page.Tools...), page.NextCursor
-			switch {
-			case len(all) > maxTools:
+			if len(all)+len(page.Tools) > maxTools {
 				return fmt.Errorf("it has more than %d tools", maxTools)
+			}
+			for _, l := range page.Tools {
+				if all, err = s.add(all, l); err != nil {
+					return err
+				}
+			}
+			switch cursor = page.NextCursor; {
 			case cursor == "":
+				s.tools.Store(&all)
 				return nil
 			case seen[cursor]:
 				return errors.New("its list of tools has no end")
@@ -144,41 +158,41 @@ func (p *process) list(ctx context.Context) (all []*sdk.Tool, err error) {
 		}
 	})
 	if refusal := (*jsonrpc.Error)(nil); errors.As(err, &refusal) {
-		err = p.error(err)
+		err = fmt.Errorf("MCP server %s: %w", s.Name, err)
 	}
-	return all, err
+	return err
 }
 
 // add adds a tool of a server.
-func (t *Tools) add(p *process, l *sdk.Tool) error {
+func (s *server) add(all []tool, l *sdk.Tool) ([]tool, error) {
 	schema, err := json.Marshal(l.InputSchema)
-	k := tool{karat.Tool{Name: l.Name, Description: l.Description, Parameters: schema}, p, l.Name}
 	var object struct{ Type string }
 	switch {
 	case err != nil || json.Unmarshal(schema, &object) != nil || object.Type != "object":
-		err = fmt.Errorf("the arguments of tool %.64q are no object", l.Name)
+		return nil, fmt.Errorf("the arguments of tool %.64q are no object", l.Name)
 	case l.Name == "" || len(l.Name) > 128 || strings.ContainsAny(l.Name, ","):
-		err = fmt.Errorf("a tool is named %.200q", l.Name)
+		return nil, fmt.Errorf("a tool is named %.200q", l.Name)
 	case len(schema)+len(l.Description) > maxTool:
-		err = fmt.Errorf("the description of tool %s has more than %d bytes", l.Name, maxTool)
-	case slices.ContainsFunc(t.tools, func(other tool) bool { return other.of == p && other.name == l.Name }):
-		err = fmt.Errorf("it has two tools named %s", l.Name)
-	default:
-		t.tools = append(t.tools, k)
-		return nil
+		return nil, fmt.Errorf("the description of tool %s has more than %d bytes", l.Name, maxTool)
+	case slices.ContainsFunc(all, func(other tool) bool { return other.name == l.Name }):
+		return nil, fmt.Errorf("it has two tools named %s", l.Name)
 	}
-	return p.error(err)
+	return append(all, tool{karat.Tool{Name: l.Name, Description: l.Description, Parameters: schema}, s, l.Name}), nil
 }
 
 // rename gives each tool a unique name for chat templates: with the server's name where several servers have a tool of
 // the same name.
 func (t *Tools) rename() {
-	count, taken := map[string]int{}, map[string]bool{}
-	for i := range t.tools {
-		count[plain(t.tools[i].name)]++
+	var all []tool
+	for _, s := range t.servers {
+		all = append(all, *cmp.Or(s.tools.Load(), &[]tool{})...)
 	}
-	for i := range t.tools {
-		k := &t.tools[i]
+	count, taken := map[string]int{}, map[string]bool{}
+	for i := range all {
+		count[plain(all[i].name)]++
+	}
+	for i := range all {
+		k := &all[i]
 		name := plain(k.name)
 		if count[name] > 1 {
 			name = plain(k.of.Name) + "__" + name
@@ -189,6 +203,7 @@ func (t *Tools) rename() {
 		taken[name] = true
 		k.Name = name
 	}
+	t.tools.Store(&all)
 }
 
 // plain returns a name of letters, digits, _ and -.
@@ -203,14 +218,14 @@ func plain(name string) string {
 
 // knows reports whether an entry of Options.Allow is of a server or a tool.
 func (t *Tools) knows(entry string) bool {
-	return entry == "*" || slices.ContainsFunc(t.servers, func(p *process) bool { return p.Name == entry }) ||
-		slices.ContainsFunc(t.tools, func(k tool) bool { return k.path() == entry })
+	return entry == "*" || slices.ContainsFunc(t.servers, func(s *server) bool { return s.Name == entry }) ||
+		slices.ContainsFunc(*t.tools.Load(), func(k tool) bool { return k.path() == entry })
 }
 
 // Paths returns the names of the tools for Options.Allow, in List's order.
 func (t *Tools) Paths() (all []string) {
-	for i := range t.tools {
-		all = append(all, t.tools[i].path())
+	for _, k := range *t.tools.Load() {
+		all = append(all, k.path())
 	}
 	return all
 }
@@ -218,18 +233,22 @@ func (t *Tools) Paths() (all []string) {
 // Close ends the servers and all programs started by servers. Calls on the way become errors.
 func (t *Tools) Close() {
 	var all sync.WaitGroup
-	for _, p := range t.servers {
-		if p != nil {
-			all.Go(p.close)
-		}
+	for _, s := range t.servers {
+		all.Go(func() {
+			s.turn <- struct{}{}
+			defer s.turn.free()
+			if s.closed.Store(true); s.p != nil {
+				s.p.close()
+			}
+		})
 	}
 	all.Wait()
 }
 
 // List returns the tools for GenerateOptions.Tools, by server and in the servers' order.
 func (t *Tools) List() (all []karat.Tool) {
-	for i := range t.tools {
-		all = append(all, t.tools[i].Tool)
+	for _, k := range *t.tools.Load() {
+		all = append(all, k.Tool)
 	}
 	return all
 }
@@ -241,12 +260,13 @@ const refused = "error: the user has refused this call"
 // the model to read. An error is a call without an answer: the server failed, or ctx has ended.
 func (t *Tools) Call(ctx context.Context, c karat.ToolCall) (karat.ToolResult, error) {
 	r := karat.ToolResult{ID: c.ID, Name: c.Name}
-	i := slices.IndexFunc(t.tools, func(k tool) bool { return k.Name == c.Name })
+	tools := *t.tools.Load()
+	i := slices.IndexFunc(tools, func(k tool) bool { return k.Name == c.Name })
 	if i < 0 {
 		r.Content = "error: there is no such tool"
 		return r, nil
 	}
-	k := &t.tools[i]
+	k := &tools[i]
 	arguments := c.Arguments
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
@@ -263,12 +283,12 @@ func (t *Tools) Call(ctx context.Context, c karat.ToolCall) (karat.ToolResult, e
 		return r, nil
 	}
 	var result *sdk.CallToolResult
-	err := k.of.within(ctx, k.name, func(ctx context.Context) (err error) {
-		result, err = k.of.session.CallTool(ctx, &sdk.CallToolParams{Name: k.name, Arguments: arguments})
+	err := k.of.within(ctx, k.name, func(ctx context.Context, s *sdk.ClientSession) (err error) {
+		result, err = s.CallTool(ctx, &sdk.CallToolParams{Name: k.name, Arguments: arguments})
 		return err
 	})
 	if refusal := (*jsonrpc.Error)(nil); errors.As(err, &refusal) {
-		r.Content = cut("error: " + refusal.Message)
+		r.Content = cut("error: " + k.of.hide(refusal.Message))
 		return r, nil
 	}
 	if err != nil {
@@ -280,9 +300,13 @@ func (t *Tools) Call(ctx context.Context, c karat.ToolCall) (karat.ToolResult, e
 
 // consent reports whether a call is allowed.
 func (t *Tools) consent(ctx context.Context, k *tool, arguments json.RawMessage) (bool, error) {
-	t.asking.Lock()
-	defer t.asking.Unlock()
-	if t.allowed["*"] || t.allowed[k.of.Name] || t.allowed[k.path()] {
+	if err := t.asking.take(ctx); err != nil {
+		return false, err
+	}
+	defer t.asking.free()
+	said := k.Description + string(k.Parameters)
+	before, ok := t.always[k.path()]
+	if ok && before == said || t.allowed["*"] || t.allowed[k.of.Name] || t.allowed[k.path()] {
 		return true, nil
 	}
 	if t.o.Consent == nil {
@@ -290,7 +314,7 @@ func (t *Tools) consent(ctx context.Context, k *tool, arguments json.RawMessage)
 	}
 	answer, err := t.o.Consent(ctx, Call{k.of.Name, k.name, k.Description, arguments})
 	if answer == Always && err == nil {
-		t.allowed[k.path()] = true
+		t.always[k.path()] = said
 	}
 	return answer != Refuse, err
 }

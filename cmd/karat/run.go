@@ -205,9 +205,6 @@ func (t *talk) output() output {
 		o.template = f.chat.source()
 	}
 	t.g.Sampling = &o.sampling
-	if t.tools != nil {
-		t.g.Tools = t.tools.List()
-	}
 	t.g.MaxTokens = f.max
 	if f.max == 0 {
 		t.g.MaxTokens, o.cut = -1, true
@@ -244,6 +241,12 @@ func (t *talk) answer(ctx context.Context, prompt string, messages []karat.Messa
 	f := t.flags
 	if f.receipt.out != "" {
 		t.g.Receipt = t.model.NewReceipt()
+	}
+	if t.tools != nil { // their list may have changed
+		if err := t.tools.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		t.g.Tools = t.tools.List()
 	}
 	g := t.g
 	var ids []int
