@@ -171,7 +171,8 @@ func readMessages(x *exchange, answer bool) *request {
 	}
 	r.reply.edits = f.has("context_management") // none is applied, as the answer reports
 	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed",
-		"context_management")
+		"context_management", "compaction", "diagnostics", "user_profile_id", "workspace_id", "billing_policy",
+		"fallbacks", "fallback_credit_token")
 	c := conversation{args: map[string]any{}}
 	if parts := anthropicText(f, "system"); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
@@ -281,8 +282,9 @@ func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 		return false
 	}
 	m := r.model
-	r.reply.hides = t.oneOf("display", "summarized", "omitted") == "omitted"
-	switch t.needOneOf("type", "enabled", "adaptive", "disabled") {
+	r.reply.hides = t.oneOf("display", "summarized", "omitted", "updates") == "omitted"
+	t.hint("block_binding")
+	switch t.needOneOf("type", "enabled", "adaptive", "between_tools", "disabled") {
 	case "enabled":
 		enabled = true
 		if !t.has("budget_tokens") {
@@ -301,7 +303,7 @@ func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 			r.max > 0 {
 			fail("max_tokens", "%d, want more than thinking.budget_tokens, %d: the reasoning counts", r.max, *c.budget)
 		}
-	case "adaptive": // as much as the model likes
+	case "adaptive", "between_tools": // as much as the model likes
 		m.setThink(c, true)
 		t.hint("budget_tokens")
 	case "disabled":
@@ -326,7 +328,18 @@ func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
 		case "tool_reference": // results of a search for tools, all known to the model
 			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
 		case "image":
+			if !b.sees {
+				parts = append(parts, b.unseen("picture"))
+				continue
+			}
 			parts = append(parts, anthropicPicture(b))
+		case "document":
+			text, ok := documentText(b)
+			if !ok {
+				parts = append(parts, b.unseen("document"))
+				continue
+			}
+			parts = append(parts, text)
 		default:
 			parts = append(parts, karat.Text(b.text("text")))
 		}
@@ -342,13 +355,11 @@ func anthropicMessages(f *fields, c *conversation) {
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
 		role := m.needOneOf("role", "user", "assistant", "system")
-		if role == "system" {
-			c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: anthropicText(m, "content")})
-		} else if text, ok := decodeAs[string](m.values["content"]); ok {
+		if text, ok := decodeAs[string](m.values["content"]); ok {
 			m.take("content")
 			c.messages = append(c.messages, karat.TextMessage(karat.Role(role), text))
 		} else {
-			results, parts := anthropicBlocks(m, role, names)
+			results, parts := anthropicBlocks(m, role, names, c)
 			if len(results) > 0 {
 				c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: results})
 			}
@@ -368,18 +379,26 @@ func anthropicMessages(f *fields, c *conversation) {
 var serviceBlock = regexp.MustCompile(`^(server_tool_use|mcp_tool_use|\w+_tool_result)$`)
 
 // anthropicBlocks returns the blocks of a message: results of tools apart from the rest.
-func anthropicBlocks(m *fields, role string, names map[string]string) (results, parts []karat.Part) {
-	of := []string{"text", "image", "tool_result"}
-	if role == "assistant" {
-		of = []string{"text", "thinking", "redacted_thinking", "tool_use"}
-	}
+func anthropicBlocks(m *fields, role string, names map[string]string, c *conversation) (
+	results, parts []karat.Part) {
+	of := map[string][]string{"user": {"text", "image", "document", "tool_result"},
+		"system":    {"text", "tool_addition", "tool_removal"},
+		"assistant": {"text", "thinking", "redacted_thinking", "tool_use"}}[role]
 	for _, b := range m.objects("content", maxParts) {
 		if serviceBlock.MatchString(peek(b, "type")) {
 			b.hints.add(strings.TrimSuffix(b.path, "."))
 			continue
 		}
 		b.hint("cache_control", "citations")
-		switch b.kind("In a message of the "+role+", content", "", of...) {
+		switch kind := b.kind("In a message of the "+role+", content", "", of...); kind {
+		case "document":
+			text, ok := documentText(b)
+			if !ok {
+				throw(refuseFeature(b.path+"source", "A document that is no text"))
+			}
+			parts = append(parts, text)
+		case "tool_addition", "tool_removal":
+			c.change(b.needObject("tool"), kind == "tool_removal")
 		case "text":
 			parts = append(parts, karat.Text(b.text("text")))
 		case "image":
@@ -396,8 +415,10 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 			id, name := b.needText("id"), b.needText("name")
 			parts, names[id] = append(parts, toolCall(b, "input", id, name, string(b.take("input")))), name
 		case "tool_result":
+			b.hint("toolset_name")
 			id := calledID(b, "tool_use_id", "no message before has", names)
-			result := toolResult(id, names[id], anthropicText(b, "content", "text", "tool_reference", "image"))
+			result := toolResult(id, names[id], anthropicText(b, "content", "text", "tool_reference", "image",
+				"document"))
 			if b.boolean("is_error", false) {
 				result.Content = "Error: " + result.Content // templates have no other place for an error
 			}
@@ -408,12 +429,38 @@ func anthropicBlocks(m *fields, role string, names map[string]string) (results, 
 	return results, parts
 }
 
+// documentText returns the text of a document, and whether it has one.
+func documentText(b *fields) (karat.Part, bool) {
+	s := b.needObject("source")
+	b.hint("title", "context")
+	return karat.Text(s.text("data")), s.text("type") == "text"
+}
+
+// change reads a tool that comes or goes at a message: a whole definition, or the name of a tool of the request.
+func (c *conversation) change(o *fields, gone bool) {
+	t := karat.Tool{Name: o.text("name")}
+	if d := o.object("definition"); d != nil && toolKind(d, "custom", "custom") != "" {
+		t = tool(d, "input_schema")
+		c.added = append(c.added, t)
+	}
+	if c.gone == nil {
+		c.gone = map[string]bool{}
+	}
+	c.gone[t.Name] = gone
+	o.ignore("type")
+	o.hintRest()
+}
+
 func anthropicTools(f *fields, c *conversation) {
 	for _, t := range f.objects("tools", maxParts) {
 		if toolKind(t, "custom", "custom") != "" {
 			c.tools = append(c.tools, tool(t, "input_schema"))
 		}
 	}
+	for _, t := range c.added { // the latest definition holds
+		c.tools = append(slices.DeleteFunc(c.tools, func(k karat.Tool) bool { return k.Name == t.Name }), t)
+	}
+	c.tools = slices.DeleteFunc(c.tools, func(k karat.Tool) bool { return c.gone[k.Name] })
 	o := f.object("tool_choice")
 	if o == nil {
 		return

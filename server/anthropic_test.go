@@ -176,6 +176,26 @@ func TestMessagesSystem(t *testing.T) {
 	}
 }
 
+// TestToolChanges: tools that come and go at messages, as Claude Code 2.1.332 has them, are those of a request that lists what is left.
+func TestToolChanges(t *testing.T) {
+	c := speak(t, "Yes.")
+	tool := func(name, about string) string {
+		return `{"name":"` + name + `","description":"` + about + `","input_schema":{"type":"object"}}`
+	}
+	count := func(tools, changes string) any {
+		return c.post("/v1/messages/count_tokens", `{"model":"demo","messages":[{"role":"user","content":"a"}`+changes+`,{"role":"user","content":"b"}],"tools":[`+tools+`]}`)["input_tokens"]
+	}
+	change := func(kind, tool string) string {
+		return `,{"role":"system","content":[{"type":"tool_` + kind + `","tool":` + tool + `}]}`
+	}
+	ref := func(name string) string { return `{"type":"tool_reference","name":"` + name + `"}` }
+	got := count(tool("a", "A")+","+tool("b", "B"), change("removal", ref("a"))+change("removal", ref("b"))+change("addition", `{"type":"tool_definition","definition":`+tool("c", "long ago")+`}`)+
+		change("addition", `{"type":"tool_definition","definition":`+tool("c", "C")+`}`)+change("addition", ref("b")))
+	if want := count(tool("b", "B")+","+tool("c", "C"), ""); got != want {
+		t.Errorf("%v tokens, want %v", got, want)
+	}
+}
+
 // TestMessagesForm: an answer has the form of output_config.format.
 func TestMessagesForm(t *testing.T) {
 	c := serve(t, demo(t), Options{})

@@ -30,3 +30,14 @@ func TestCodex(t *testing.T) {
 		t.Errorf("%v %v", call, kinds)
 	}
 }
+
+// TestAdditionalTools: tools among the items of the input, as Codex has them for models that it knows, are tools of the request, each once.
+func TestAdditionalTools(t *testing.T) {
+	c := speak(t, "<tool_call>\n{\"name\": \"exec\", \"arguments\": {\"input\": \"a\"}}\n</tool_call>")
+	const more = `{"type":"additional_tools","role":"developer","tools":[{"type":"namespace","name":"functions","tools":[{"type":"custom","name":"exec"},{"type":"function","name":"f","parameters":{"type":"object"}}]}]}`
+	status, answer, _ := c.do("POST", "/v1/responses", `{"model":"demo","tools":[{"type":"function","name":"g"}],"tool_choice":"auto","input":[`+more+`,{"role":"user","content":"Q"},`+more+`]}`)
+	if status != 200 || !strings.Contains(answer, `"type":"custom_tool_call"`) || !strings.Contains(answer, `"namespace":"functions"`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	c.refuses(400, "tool_choice", "none of the tools", "POST", "/v1/responses", `{"model":"demo","tool_choice":"required","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]},{"role":"user","content":"Q"}]}`)
+}

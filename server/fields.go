@@ -23,6 +23,7 @@ type fields struct {
 	echo   bool // part of an answer sent back by a client, with the client's own additions
 	left   *int // values left to the request for texts decoded as a whole
 	sees   bool // the request's model sees pictures
+	result bool // the result of a tool
 
 	// fetch gets a picture by its address; nil gets none.
 	fetch func(param, address string) []byte

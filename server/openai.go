@@ -126,7 +126,8 @@ func hintIdle(f *fields) {
 		f.values["metadata"] = raw
 	}
 	f.hint("client_metadata", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-		"prompt_cache_retention", "verbosity", "usage", "include_reasoning", "cache_prompt")
+		"prompt_cache_retention", "prompt_cache_options", "verbosity", "usage", "include_reasoning", "cache_prompt",
+		"moderation", "access_programs")
 }
 
 // Limits of OpenAI's API of metadata, in characters.
@@ -193,6 +194,7 @@ func message(m *fields, names map[string]string) karat.Message {
 		if speaker != "" && speaker != name {
 			fail(m.path+"name", "%q, but the call is of %q", speaker, name)
 		}
+		m.result = true
 		return karat.Message{Role: karat.RoleTool, Parts: []karat.Part{toolResult(id, name,
 			content(m, "content", true, pictureKinds...))}}
 	}
@@ -218,13 +220,17 @@ func content(m *fields, name string, needed bool, also ...string) (parts []karat
 		case "refusal":
 			parts = append(parts, karat.Text(p.text("refusal")))
 		case "image_url", "input_image":
+			if m.result && !m.sees {
+				parts = append(parts, p.unseen("picture"))
+				continue
+			}
 			parts = append(parts, readPicture(p))
 		default:
 			parts = append(parts, karat.Text(p.text("text")))
 			p.ignore("annotations", "logprobs")
-			p.hint("cache_control", "citations")
+			p.hint("citations")
 		}
-		if m.echo {
+		if p.hint("cache_control", "prompt_cache_breakpoint"); m.echo {
 			p.hintRest()
 		}
 		p.done()
@@ -283,14 +289,16 @@ func calledID(m *fields, field, none string, names map[string]string) string {
 	return id
 }
 
-// toolCall returns a call whose arguments, of a field, are a text of JSON.
+// toolCall returns a call whose arguments, of a field, are a text of JSON. Another text, as a model may have written,
+// is an argument itself: a client has no other call to send.
 func toolCall(f *fields, field, id, name, arguments string) karat.ToolCall {
 	c := karat.ToolCall{ID: id, Name: name}
 	if arguments != "" {
 		f.hold(f.path+field, []byte(arguments))
 		c.Arguments = json.RawMessage(arguments)
 		if !json.Valid(c.Arguments) || c.Arguments[0] != '{' && strings.TrimSpace(arguments)[0] != '{' {
-			fail(f.path+field, "it is not the JSON of an object")
+			f.hints.add(f.path + field)
+			c.Arguments, _ = encode(map[string]string{"arguments": arguments}) // texts have JSON
 		}
 	}
 	return c

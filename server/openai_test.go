@@ -283,7 +283,7 @@ func TestRefused(t *testing.T) {
 	chat("logit_bias.5", "not from -100", `"logit_bias":{"5":101}`)
 	chat("stream_options", "streams alone", `"stream_options":{}`)
 	chat("stream_options.x", "Unrecognized", `"stream":true,"stream_options":{"x":1}`)
-	chat("tool_choice", "tools alone", `"tool_choice":"auto"`)
+	chat("tool_choice", "tools alone", `"tool_choice":"required"`)
 	chat("messages", "template takes no tools", `"tools":[{"type":"function","function":{"name":"lookup"}}]`)
 	chat("tools[0].function.name", "letters", `"tools":[{"type":"function","function":{"name":"f g"}}]`)
 	chat("chat_template_kwargs.messages", "itself", `"chat_template_kwargs":{"messages":1}`)

@@ -79,6 +79,13 @@ func decodePicture(f *fields, param, text string) karat.Image {
 	return karat.Image{Data: data}
 }
 
+// unseen returns words in the place of a part of a tool's result that the model cannot see: an agent has no other
+// result to send, and a refusal would end its work.
+func (f *fields) unseen(what string) karat.Part {
+	f.hints.add(strings.TrimSuffix(f.path, "."))
+	return karat.Text("[a " + what + ", which this model cannot see]")
+}
+
 // toolResult returns a result of a tool. Its pictures come behind its texts.
 func toolResult(id, name string, parts []karat.Part) karat.ToolResult {
 	r := karat.ToolResult{ID: id, Name: name, Content: join(slices.DeleteFunc(slices.Clone(parts), notText))}

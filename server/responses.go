@@ -83,9 +83,10 @@ func readResponse(x *exchange) *response {
 		c.messages = append(c.messages, karat.TextMessage(karat.RoleSystem, text))
 		c.setPlaces("instructions")
 	}
-	responseTools(f, &c)
 	in := items{x: x, f: f}
-	responseInput(f, in.read(), &c)
+	list := in.read()
+	responseTools(f, list, &c)
+	responseInput(f, list, &c)
 	q.input = in.own
 	for _, raw := range q.input {
 		q.kept = q.kept && len(raw) < recentBytes/2
@@ -124,7 +125,7 @@ func topPOf(p float64) float64 {
 func responseRefused(f *fields) {
 	f.lacks("conversation", "prompt", "background")
 	f.oneOf("truncation", "auto", "disabled") // nothing is ever cut: an overlong prompt is refused
-	f.hint("max_tool_calls", "context_management")
+	f.hint("max_tool_calls", "context_management", "image")
 	if o := f.object("stream_options"); o != nil {
 		o.hint("include_obfuscation")
 		o.done()
@@ -176,15 +177,16 @@ func (q *response) reasoning(f *fields, c *conversation) {
 	for _, name := range []string{"summary", "generate_summary"} {
 		q.summary = o.oneOf(name, "auto", "concise", "detailed") != "" || q.summary
 	}
-	o.hint("context")
+	o.hint("context", "mode")
 	o.done()
 }
 
 // serviceItem finds the items of tools run by OpenAI's service, and of its own records, without meaning for a model
 // here.
 var serviceItem = regexp.MustCompile(
-	`^(code_interpreter|computer|file_search|image_generation|mcp|tool_search|web_search)_call$|` +
-		`^mcp_(list_tools|approval_request|approval_response)$|^tool_search_output$`)
+	`^(apply_patch|code_interpreter|computer|file_search|image_generation|local_shell|mcp|shell|tool_search|` +
+		`web_search)_call(_output)?$|^mcp_(list_tools|approval_request|approval_response)$|` +
+		`^(tool_search|program)_output$|^program$|^configuration_update$`)
 
 // responseInput reads items: messages, calls and their results.
 func responseInput(f *fields, list []*fields, c *conversation) {
@@ -196,9 +198,13 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			continue
 		}
 		m.ignore("status")
-		m.hint("phase", "created_by", "agent", "internal_chat_message_metadata_passthrough")
+		m.hint("phase", "created_by", "agent", "caller", "internal_chat_message_metadata_passthrough")
 		switch kind := m.kind("An item", "message", "message", "reasoning", "function_call", "function_call_output",
-			"custom_tool_call", "custom_tool_call_output"); kind {
+			"custom_tool_call", "custom_tool_call_output", "additional_tools"); kind {
+		case "additional_tools": // already read
+			m.ignore("id", "role", "tools")
+			m.done()
+			continue
 		case "message":
 			m.ignore("id")
 			if said := message(m, names); said.Role == karat.RoleAssistant {
@@ -222,7 +228,8 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			// the calls of a turn share a message
 			c.messages = appendAssistant(c.messages, func(karat.Message) bool { return true }, call)
 		case "function_call_output", "custom_tool_call_output":
-			m.ignore("id")
+			m.result = true
+			m.ignore("id", "name", "namespace")
 			id := calledID(m, "call_id", "no item before is", names)
 			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool,
 				Parts: []karat.Part{toolResult(id, names[id], content(m, "output", true, pictureKinds...))}})
@@ -269,8 +276,8 @@ func reasoningItem(m *fields) karat.Reasoning {
 	if own {
 		as = cmp.Or(as, said)
 	}
-	if as = cmp.Or(as, summary); sealed != "" && as == "" && !own {
-		throw(refuseFeature(m.path+"encrypted_content", "reasoning that another server has encrypted"))
+	if as = cmp.Or(as, summary); sealed != "" && as == "" && !own { // encrypted by another server
+		m.hints.add(m.path + "encrypted_content")
 	}
 	return karat.Reasoning(as)
 }

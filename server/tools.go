@@ -96,9 +96,6 @@ func chatTools(f *fields, c *conversation, kinds ...string) {
 		t.hintRest()
 	}
 	c.choose(f, f.take("tool_choice"))
-	if f.has("parallel_tool_calls") && !c.given {
-		fail("parallel_tool_calls", "it is for requests with tools alone")
-	}
 	c.single = !f.boolean("parallel_tool_calls", true) || c.single
 }
 
@@ -121,7 +118,8 @@ func tool(o *fields, schema string) karat.Tool {
 var serviceTool = regexp.MustCompile(
 	`^(advisor|apply_patch|bash|browser|code_execution|code_interpreter|collaboration|` +
 		`computer|computer_use|file_search|image_generation|local_shell|mcp|mcp_toolset|` +
-		`memory|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
+		`memory|programmatic_tool_calling|shell|text_editor|tool_search|tool_search_tool\w*|web_extractor|web_fetch|` +
+		`web_search)(_preview)?([_-]\d[\d_-]*)?$|^\w+_20\d{6}$`)
 
 // toolKind reads the type of a tool, out of a few; absent is the type of a tool without a type. A tool of a vendor's
 // service is a hint: its type is "".
@@ -142,7 +140,7 @@ type toolChoice struct {
 
 // choose reads tool_choice.
 func (c *conversation) choose(f *fields, raw json.RawMessage) {
-	if raw == nil {
+	if raw == nil || !c.given && (string(raw) == `"auto"` || string(raw) == `"none"`) { // clients' defaults
 		return
 	}
 	if !c.given {
@@ -284,11 +282,12 @@ type spacedName struct{ space, name string }
 // maxAllTools bounds the tools of all namespaces.
 const maxAllTools = 1024
 
-// responseTools reads the tools of a request, also within namespaces.
-func responseTools(f *fields, c *conversation) {
+// responseTools reads the tools of a request and of the items of its input, also within namespaces. A tool that several
+// items have is one tool.
+func responseTools(f *fields, list []*fields, c *conversation) {
 	c.given = f.has("tools")
 	var names []spacedName // of c.tools
-	custom := map[int]bool{}
+	custom, more := map[int]bool{}, false
 	var read func(list []*fields, space string, kinds ...string)
 	read = func(list []*fields, space string, kinds ...string) {
 		for _, t := range list {
@@ -306,10 +305,23 @@ func responseTools(f *fields, c *conversation) {
 			default:
 				continue
 			}
-			names = append(names, spacedName{space, c.tools[len(c.tools)-1].Name})
+			last := len(c.tools) - 1
+			n := spacedName{space, c.tools[last].Name}
+			if more && slices.Contains(names, n) {
+				c.tools = c.tools[:last]
+				delete(custom, last)
+				continue
+			}
+			names = append(names, n)
 		}
 	}
 	read(f.objects("tools", maxTools), "", "function", "custom", "namespace")
+	for _, m := range list {
+		if string(m.values["type"]) == `"additional_tools"` {
+			c.given, more = true, true
+			read(m.objects("tools", maxTools), "", "function", "custom", "namespace")
+		}
+	}
 	if len(c.tools) > maxAllTools {
 		fail("tools", "%d tools in all namespaces, at most %d", len(c.tools), maxAllTools)
 		return

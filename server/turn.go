@@ -34,6 +34,9 @@ type conversation struct {
 	level   string          // of reasoning, by a field
 
 	functions bool // the tools are functions, the older form
+
+	added []karat.Tool    // by messages
+	gone  map[string]bool // the tools that messages take away
 }
 
 // call is a call of a tool in an answer, or a piece of a call.
