@@ -8,6 +8,7 @@ import (
 
 	"github.com/karat-run/karat"
 	"github.com/karat-run/karat/internal/dev/golden"
+	"github.com/karat-run/karat/internal/gguf"
 	"github.com/karat-run/karat/internal/safetensors"
 	"github.com/karat-run/karat/internal/tensor"
 )
@@ -78,6 +79,7 @@ func TestSeeing(t *testing.T) {
 	for _, c := range []struct{ model, kind, arch, text string }{
 		{"tiny-qwen2", "qwen2_vl", "qwen2vl", "qwen2"}, {"tiny-qwen2", "qwen2_5_vl", "qwen2vl", "qwen2"},
 		{"tiny-qwen3", "qwen3_vl_text", "qwen3vl", "qwen3"}, {"qwen3moe", "qwen3_vl_moe_text", "qwen3vlmoe", "qwen3moe"},
+		{"glm4", "glm4v_text", "glm4", "glm4"}, {"glm4moe", "glm4v_moe_text", "glm4moe", "glm4moe"},
 	} {
 		from := golden.Model(t, c.model)
 		want, err := open(t, from, karat.Options{}).Logits(t.Context(), ids)
@@ -125,5 +127,56 @@ func TestSeeing(t *testing.T) {
 				t.Errorf("%s, %s: %+v, %v", c.kind, filepath.Base(path), report, err)
 			}
 		}
+	}
+}
+
+// TestHalves has the rows of heads by halves where llama.cpp does: in the part that turns of a model with sections.
+// (Glm4Model.normal_to_neox in conversion/glm.py)
+func TestHalves(t *testing.T) {
+	from := golden.Model(t, "glm4") // 4 heads of 32, of which 16 turn
+	folder, file := pad(t, from, 0, nil), filepath.Join(t.TempDir(), "halves.gguf")
+	rewrite(t, filepath.Join(folder, "config.json"), func(m map[string]any) {
+		m["model_type"] = "glm4v_text"
+		delete(m, "architectures")
+		m["rope_parameters"].(map[string]any)["mrope_section"] = []int{2, 3, 3}
+	})
+	if _, err := karat.Convert(t.Context(), folder, file, karat.ConvertOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	row := func(all []tensor.Tensor, name string, i int) []byte {
+		t.Helper()
+		for _, x := range all {
+			if x.Name == name {
+				x, err := x.Part(i, i+1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return x.Data
+			}
+		}
+		t.Fatal(name)
+		return nil
+	}
+	f, err := gguf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := safetensors.Open(filepath.Join(from, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range 128 {
+		want := i
+		if k := i % 32; k < 16 {
+			want = i - k + k%8*2 + k/8
+		}
+		if !slices.Equal(row(f.Tensors(), "blk.0.attn_q.weight", i), row(s.Tensors, "model.layers.0.self_attn.q_proj.weight", want)) {
+			t.Errorf("row %d is not row %d of the folder", i, want)
+		}
+	}
+	if v, _ := f.Metadata.Lookup("glm4.rope.dimension_sections"); v.Len() != 4 {
+		t.Error("the file has no sections")
 	}
 }

@@ -15,6 +15,7 @@ import (
 // interleaved rotation, add 1 to norms, transpose matrices, and join tensors. The zero value changes nothing.
 type Habit struct {
 	Heads  int     // how many heads the permuted rows belong to; 0 where none are
+	Halves int     // of a head's rows the first so many are permuted, the other way
 	Plus   float32 // added to every value
 	Turned bool    // matrices are transposed
 	Joined string  // module with the numbered parts of the tensor
@@ -116,7 +117,17 @@ func (c *weights) Habit(gguf string) Habit {
 			if h.Times != nil {
 				times = func(row int) []float64 { return h.Times(c.Values, row) }
 			}
-			return Habit{Times: times, tiled: c.tiled(h.Tiled), fused: fusedOf(h.Fused, c.Values),
+			halves := 0
+			if h.Halves {
+				p, _ := family.Object(c.RopeParameters()[family.FullAttention])
+				if halves = c.Values.Int("head_dim"); p["partial_rotary_factor"] != nil {
+					halves = int(float64(halves) * family.Settings(p).Number("partial_rotary_factor"))
+				}
+				if c.Values["mrope_section"] == nil {
+					continue
+				}
+			}
+			return Habit{Times: times, Halves: halves, tiled: c.tiled(h.Tiled), fused: fusedOf(h.Fused, c.Values),
 				Heads: c.Values.Int(h.Heads), Plus: h.Plus,
 				Turned: h.Turned, Joined: h.Joined, Woven: h.Woven, Runs: h.Runs, Shares: h.Shares,
 				NegExp: h.NegExp, Form: h.Form, Skip: skip,
@@ -162,7 +173,10 @@ func (h Habit) HFRow(r, rows int) int {
 	}
 	dim := rows / h.Heads
 	i := r % dim // pair*2 + half
-	return r - i + i%2*(dim/2) + i/2
+	if h.Halves > 0 {
+		return r - i + turn(i, h.Halves, true)
+	}
+	return r - i + turn(i, dim, false)
 }
 
 // GGUFRow returns the inverse of HFRow. Rows that do not divide into heads keep their places; binding reports the
@@ -179,7 +193,21 @@ func (h Habit) GGUFRow(r, rows int) int {
 	}
 	dim := rows / h.Heads
 	i := r % dim // half*dim/2 + pair
-	return r - i + i%(dim/2)*2 + i/(dim/2)
+	if h.Halves > 0 {
+		return r - i + turn(i, h.Halves, false)
+	}
+	return r - i + turn(i, dim, true)
+}
+
+// turn returns the place of row i, of the first dim rows of a head, by pairs if it lies by halves, or the inverse.
+func turn(i, dim int, pairs bool) int {
+	switch {
+	case i >= dim:
+		return i
+	case pairs:
+		return i%(dim/2)*2 + i/(dim/2)
+	}
+	return i%2*(dim/2) + i/2
 }
 
 // Transpose returns a tensor of plain matrices transposed. Others are returned unchanged; binding reports the shape.

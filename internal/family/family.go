@@ -209,6 +209,7 @@ type Limit struct {
 type Habit struct {
 	Ends   []string                            // of GGUF's names, without .weight
 	Heads  string                              // number of heads with rows permuted for interleaved rotation
+	Halves bool                                // where there are sections: of those that turn, for rotation of halves
 	Plus   float32                             // added to every value
 	Padded bool                                // GGUF leaves out the rows up to the padding token's
 	Filled string                              // setting with the number of GGUF's rows, of zeros behind the folder's
@@ -396,6 +397,15 @@ func (f *Family) Windows() Window {
 	return f.Types[len(f.Types)-1].Window
 }
 
+// TakeSections makes a setting of the sections of rotary positions.
+func TakeSections(s Settings, _ *File) {
+	for _, key := range []string{"rope_parameters", "rope_scaling"} {
+		if p, _ := Object(s[key]); p["mrope_section"] != nil {
+			s["mrope_section"] = p.Take("mrope_section")
+		}
+	}
+}
+
 // Seeing returns the family of models with eyes whose part for text is that of f. Their sections of rotary positions
 // matter for pictures alone, and so do layers that take features of pictures: both are read, and written for others. A
 // folder is written as one of text, f's type. The base of rotation is theta where a config.json has none.
@@ -403,12 +413,8 @@ func Seeing(f Family, name string, theta float64, sections []any, types ...Type)
 	f.Name, f.Types, f.Rope.Full = name, append(slices.Clip(f.Types), types...), map[string]any{"rope_theta": theta}
 	f.Keys = append(slices.Clip(f.Keys), Key{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: Sections},
 		Key{GGUF: "n_deepstack_layers", Setting: "n_deepstack_layers", Nil: true})
-	f.FromConfig = func(s Settings, _ *File) {
-		for _, key := range []string{"rope_parameters", "rope_scaling"} {
-			if p, _ := Object(s[key]); p["mrope_section"] != nil {
-				s["mrope_section"] = p.Take("mrope_section")
-			}
-		}
+	f.FromConfig = func(s Settings, file *File) {
+		TakeSections(s, file)
 		s.Say(map[string]any{"mrope_section": sections})
 	}
 	f.ToConfig = func(s Settings) { // a model of text

@@ -1,8 +1,26 @@
 package glm4moe
 
-import "github.com/karat-run/karat/internal/family"
+import (
+	"maps"
 
-// Family describes files of GLM-4.5 and GLM-4.5-Air.
+	"github.com/karat-run/karat/internal/family"
+)
+
+var defaults = map[string]any{
+	"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
+	"max_position_embeddings": 131072., "num_attention_heads": 96., "num_key_value_heads": 8.,
+	"first_k_dense_replace": 1., "moe_intermediate_size": 1408., "num_experts": 128., "top_k_experts": 8.,
+	"n_shared_experts": 1., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
+	"norm_topk_prob": true, "scoring_func": "sigmoid"}
+
+// seeing are the defaults of models that see.
+var seeing = func() map[string]any {
+	d := maps.Clone(defaults)
+	d["max_position_embeddings"], d["attention_bias"] = 65536., true
+	return d
+}()
+
+// Family describes files of GLM-4.5 and GLM-4.5-Air, and of the text of GLM-4.5V and GLM-4.6V.
 //
 // Source: transformers 5.17, models/glm4_moe/configuration_glm4_moe.py; llama.cpp,
 // conversion/glm.py and src/models/glm4-moe.cpp.
@@ -11,16 +29,15 @@ var Family = family.Family{
 	Title: "GLM-4.5",
 	Model: family.Of(New),
 
-	Types: []family.Type{{Name: "glm4_moe", Class: "Glm4MoeForCausalLM", Lacks: []string{"scoring_func"},
-		Defaults: map[string]any{
-			"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
-			"max_position_embeddings": 131072., "num_attention_heads": 96., "num_key_value_heads": 8.,
-			"first_k_dense_replace": 1., "moe_intermediate_size": 1408., "num_experts": 128., "top_k_experts": 8.,
-			"n_shared_experts": 1., "n_group": 1., "topk_group": 1., "routed_scaling_factor": 1.,
-			"norm_topk_prob": true, "scoring_func": "sigmoid"}}},
-	Fixed:  map[string]any{"hidden_act": "silu"},
-	Absent: map[string]any{"scoring_func": "sigmoid"},
-	Idle:   []string{"output_router_logits", "router_aux_loss_coef"},
+	Types: []family.Type{
+		{Name: "glm4_moe", Class: "Glm4MoeForCausalLM", Lacks: []string{"scoring_func"}, Defaults: defaults},
+		{Name: "glm4v_moe_text", Lacks: []string{"scoring_func"}, Defaults: seeing},
+		{Name: "glm4v_moe", Lacks: []string{"scoring_func"}, Defaults: seeing}},
+	Fixed:      map[string]any{"hidden_act": "silu"},
+	Absent:     map[string]any{"scoring_func": "sigmoid"},
+	Idle:       []string{"output_router_logits", "router_aux_loss_coef", "mrope_section"},
+	FromConfig: family.TakeSections,
+	ToConfig:   func(s family.Settings) { delete(s, "mrope_section") }, // a model of text
 	Limits: []family.Limit{
 		{Key: "first_k_dense_replace", Min: 0, Max: 1 << 10, Rule: family.Whole},
 		{Key: "n_shared_experts", Min: 0, Max: 1 << 10, Rule: family.Whole},
@@ -33,6 +50,7 @@ var Family = family.Family{
 		{Setting: "n_group", GGUF: "expert_group_count", Nil: true},
 		{Setting: "topk_group", GGUF: "expert_group_used_count", Nil: true},
 		{GGUF: "rope.dimension_count", Kind: family.Turning},
+		{GGUF: "rope.dimension_sections", Setting: "mrope_section", Kind: family.Sections},
 		{Setting: "moe_intermediate_size"},
 		{Setting: "n_shared_experts", GGUF: "expert_shared_count"},
 		{Setting: "first_k_dense_replace", GGUF: "leading_dense_block_count"},

@@ -176,6 +176,9 @@ func (w *writer) writeFamilyKey(k family.Key, dim uint32) {
 		}
 	case family.Sections:
 		list, _ := w.Values[k.Setting].([]any)
+		if list == nil {
+			return
+		}
 		n := make([]int32, 4)
 		for i := range min(3, len(list)) {
 			v, _ := list[i].(float64)
