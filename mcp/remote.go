@@ -61,12 +61,18 @@ func (r road) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q = q.Clone(asked); q.Method != http.MethodPost { // a stream outlives the request that opens it
 		q = q.WithContext(r.life)
 	}
-	if at, err := url.Parse(r.URL); err == nil && at.Scheme == q.URL.Scheme && at.Host == q.URL.Host {
+	at, err := url.Parse(r.URL)
+	if home := err == nil && at.Scheme == q.URL.Scheme && at.Host == q.URL.Host; home {
 		for k, v := range r.Headers {
 			q.Header.Set(k, v)
 		}
+	} else if q.Response == nil { // no redirection, but a stream of events
+		err = fmt.Errorf("it wants its messages at %s, which is elsewhere", q.URL.Host)
 	}
-	a, err := http.DefaultTransport.RoundTrip(q)
+	var a *http.Response
+	if err == nil {
+		a, err = http.DefaultTransport.RoundTrip(q)
+	}
 	if err == nil {
 		a.Body = &bounded{r: a.Body, budget: &r.budget}
 		err = checkStatus(q, a, len(r.Headers) > 0)
@@ -91,7 +97,7 @@ func checkStatus(q *http.Request, a *http.Response, given bool) error {
 	text, _ := io.ReadAll(io.LimitReader(a.Body, 64<<10))
 	_ = a.Body.Close()
 	a.Body = io.NopCloser(bytes.NewReader(text))
-	m, err := jsonrpc.DecodeMessage(text)
+	m, _ := jsonrpc.DecodeMessage(text)
 	_, answer := m.(*jsonrpc.Response)
 	says := fmt.Sprintf("%s answers %d %s", q.URL.Host, a.StatusCode, http.StatusText(a.StatusCode))
 	switch code := a.StatusCode; {
@@ -103,10 +109,10 @@ func checkStatus(q *http.Request, a *http.Response, given bool) error {
 		return fmt.Errorf(`%s: it wants a token, as in "headers": {"Authorization": "Bearer ${TOKEN}"}`, says)
 	case code == http.StatusForbidden:
 		return fmt.Errorf("%s: its headers do not allow this", says)
-	case code == http.StatusNotFound && q.Header.Get("Mcp-Session-Id") != "":
-		a.Body = http.NoBody // the session is over, whatever the words
+	case q.Header.Get("Mcp-Session-Id") != "" && (code == http.StatusNotFound || code == 400 && !answer):
+		a.StatusCode, a.Body = http.StatusNotFound, http.NoBody // the session is over, whatever the words
 		return nil
-	case err == nil && answer:
+	case answer:
 		return nil
 	case code < 500 && code != http.StatusTooManyRequests:
 		return fmt.Errorf("%s: %w", says, errPath)

@@ -113,18 +113,27 @@ func TestForgotten(t *testing.T) {
 	}
 	var now atomic.Value
 	now.Store(make())
-	var away atomic.Bool
+	var away, blunt atomic.Bool
 	all, _ := far(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if away.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
+		if r.Header.Get("Mcp-Session-Id") != "" && blunt.Swap(false) { // as the kit for TypeScript has it in examples
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+			return
+		}
 		now.Load().(http.Handler).ServeHTTP(w, r)
 	}), "http")
 	now.Store(make())
-	if r, err := call(t, all, "echo", "hi"); err != nil || r.Content != "hi" {
-		t.Errorf("forgotten: %+v, %v", r, err)
+	for range 2 {
+		if r, err := call(t, all, "echo", "hi"); err != nil || r.Content != "hi" {
+			t.Errorf("forgotten: %+v, %v", r, err)
+		}
+		blunt.Store(true)
 	}
+	blunt.Store(false)
 	away.Store(true)
 	if _, err := call(t, all, "echo", "hi"); err == nil || !strings.Contains(err.Error(), "answers 503 Service Unavailable") {
 		t.Errorf("away: %v", err)
@@ -312,6 +321,20 @@ func TestRedirect(t *testing.T) {
 		if r, err := call(t, all, "a", ""); err != nil || r.Content != "hi" || got.Load() != c.want {
 			t.Errorf("to %s: %+v, %v, with %q", c.to, r, err, got.Load())
 		}
+	}
+}
+
+// TestElsewhere: a stream of events may not name another host for the messages.
+func TestElsewhere(t *testing.T) {
+	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "event: endpoint\ndata: http://elsewhere.test/\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(at.Close)
+	if _, err := Start(t.Context(), []Server{{Name: "one", URL: at.URL, Type: "sse"}}, Options{}); err == nil || err.Error() != "MCP server one: it wants its messages at elsewhere.test, which is elsewhere" {
+		t.Errorf("%v", err)
 	}
 }
 
