@@ -174,7 +174,7 @@ func readMessages(x *exchange, answer bool) *request {
 		"context_management", "compaction", "diagnostics", "user_profile_id", "workspace_id", "billing_policy",
 		"fallbacks", "fallback_credit_token")
 	c := conversation{args: map[string]any{}}
-	if parts := anthropicText(f, "system"); len(parts) > 0 {
+	if _, parts := anthropicBlocks(f, "system", "system", nil, &c); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
 		c.setPlaces("system")
 	}
@@ -314,58 +314,18 @@ func anthropicThinking(f *fields, r *request, c *conversation) (enabled bool) {
 	return enabled && m.syntax.Open != ""
 }
 
-// anthropicText returns a text, or a list of blocks of some types, of text by default.
-func anthropicText(f *fields, name string, of ...string) (parts []karat.Part) {
-	if of == nil {
-		of = []string{"text"}
-	}
-	if text, ok := decodeAs[string](f.values[name]); ok {
-		f.take(name)
-		return []karat.Part{karat.Text(text)}
-	}
-	for _, b := range f.objects(name, maxParts) {
-		switch b.kind("Content", "", of...) {
-		case "tool_reference": // results of a search for tools, all known to the model
-			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
-		case "image":
-			if !b.sees {
-				parts = append(parts, b.unseen("picture"))
-				continue
-			}
-			parts = append(parts, anthropicPicture(b))
-		case "document":
-			text, ok := documentText(b)
-			if !ok {
-				parts = append(parts, b.unseen("document"))
-				continue
-			}
-			parts = append(parts, text)
-		default:
-			parts = append(parts, karat.Text(b.text("text")))
-		}
-		b.hint("cache_control", "citations")
-		b.done()
-	}
-	return parts
-}
-
 // anthropicMessages reads the messages. A message with results of tools may become two.
 func anthropicMessages(f *fields, c *conversation) {
 	before := len(c.messages)
 	names := map[string]string{} // of tools, by the ids of calls
 	for _, m := range f.objects("messages", maxMessages) {
 		role := m.needOneOf("role", "user", "assistant", "system")
-		if text, ok := decodeAs[string](m.values["content"]); ok {
-			m.take("content")
-			c.messages = append(c.messages, karat.TextMessage(karat.Role(role), text))
-		} else {
-			results, parts := anthropicBlocks(m, role, names, c)
-			if len(results) > 0 {
-				c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: results})
-			}
-			if len(parts) > 0 {
-				c.messages = append(c.messages, karat.Message{Role: karat.Role(role), Parts: parts})
-			}
+		results, parts := anthropicBlocks(m, "content", role, names, c)
+		if len(results) > 0 {
+			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool, Parts: results})
+		}
+		if len(parts) > 0 {
+			c.messages = append(c.messages, karat.Message{Role: karat.Role(role), Parts: parts})
 		}
 		c.setPlaces(m.path)
 		m.done()
@@ -378,30 +338,45 @@ func anthropicMessages(f *fields, c *conversation) {
 // serviceBlock finds the blocks of tools run by Anthropic's service, without meaning for a model here.
 var serviceBlock = regexp.MustCompile(`^(server_tool_use|mcp_tool_use|\w+_tool_result)$`)
 
-// anthropicBlocks returns the blocks of a message: results of tools apart from the rest.
-func anthropicBlocks(m *fields, role string, names map[string]string, c *conversation) (
+// blockKinds are the types of blocks in messages, by the role, and in the results of tools.
+var blockKinds = map[string][]string{"user": {"text", "image", "document", "tool_result"},
+	"system": {"text", "tool_addition", "tool_removal"}, "result": {"text", "tool_reference", "image", "document"},
+	"assistant": {"text", "thinking", "redacted_thinking", "tool_use"}}
+
+// anthropicBlocks returns a text, or the blocks of a message or a result: results of tools apart from the rest.
+func anthropicBlocks(m *fields, name, role string, names map[string]string, c *conversation) (
 	results, parts []karat.Part) {
-	of := map[string][]string{"user": {"text", "image", "document", "tool_result"},
-		"system":    {"text", "tool_addition", "tool_removal"},
-		"assistant": {"text", "thinking", "redacted_thinking", "tool_use"}}[role]
-	for _, b := range m.objects("content", maxParts) {
+	if text, ok := decodeAs[string](m.values[name]); ok {
+		m.take(name)
+		return nil, []karat.Part{karat.Text(text)}
+	}
+	for _, b := range m.objects(name, maxParts) {
 		if serviceBlock.MatchString(peek(b, "type")) {
 			b.hints.add(strings.TrimSuffix(b.path, "."))
 			continue
 		}
 		b.hint("cache_control", "citations")
-		switch kind := b.kind("In a message of the "+role+", content", "", of...); kind {
+		switch kind := b.kind("In "+role+" messages, content", "", blockKinds[role]...); kind {
 		case "document":
-			text, ok := documentText(b)
-			if !ok {
-				throw(refuseFeature(b.path+"source", "A document that is no text"))
+			s := b.needObject("source")
+			if role == "result" && peek(s, "type") != "text" {
+				parts = append(parts, b.unseen("document"))
+				continue
 			}
-			parts = append(parts, text)
+			s.kind("A source", "", "text")
+			parts = append(parts, karat.Text(s.text("data")))
+			b.hint("title", "context")
+		case "tool_reference": // results of a search for tools, all known to the model
+			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))
 		case "tool_addition", "tool_removal":
 			c.change(b.needObject("tool"), kind == "tool_removal")
 		case "text":
 			parts = append(parts, karat.Text(b.text("text")))
 		case "image":
+			if role == "result" && !b.sees {
+				parts = append(parts, b.unseen("picture"))
+				continue
+			}
 			parts = append(parts, anthropicPicture(b))
 		case "thinking":
 			if text := b.text("thinking"); text != "" { // else the text was omitted
@@ -417,8 +392,8 @@ func anthropicBlocks(m *fields, role string, names map[string]string, c *convers
 		case "tool_result":
 			b.hint("toolset_name")
 			id := calledID(b, "tool_use_id", "no message before has", names)
-			result := toolResult(id, names[id], anthropicText(b, "content", "text", "tool_reference", "image",
-				"document"))
+			_, said := anthropicBlocks(b, "content", "result", nil, c)
+			result := toolResult(id, names[id], said)
 			if b.boolean("is_error", false) {
 				result.Content = "Error: " + result.Content // templates have no other place for an error
 			}
@@ -427,13 +402,6 @@ func anthropicBlocks(m *fields, role string, names map[string]string, c *convers
 		b.done()
 	}
 	return results, parts
-}
-
-// documentText returns the text of a document, and whether it has one.
-func documentText(b *fields) (karat.Part, bool) {
-	s := b.needObject("source")
-	b.hint("title", "context")
-	return karat.Text(s.text("data")), s.text("type") == "text"
 }
 
 // change reads a tool that comes or goes at a message: a whole definition, or the name of a tool of the request.

@@ -197,26 +197,23 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			m.hints.add(strings.TrimSuffix(m.path, "."))
 			continue
 		}
-		m.ignore("status")
+		m.ignore("status", "id")
 		m.hint("phase", "created_by", "agent", "caller", "internal_chat_message_metadata_passthrough")
 		switch kind := m.kind("An item", "message", "message", "reasoning", "function_call", "function_call_output",
 			"custom_tool_call", "custom_tool_call_output", "additional_tools"); kind {
 		case "additional_tools": // already read
-			m.ignore("id", "role", "tools")
+			m.ignore("role", "tools")
 			m.done()
 			continue
 		case "message":
-			m.ignore("id")
 			if said := message(m, names); said.Role == karat.RoleAssistant {
 				c.messages = appendAssistant(c.messages, isReasoning, said.Parts...)
 			} else {
 				c.messages = append(c.messages, said)
 			}
 		case "reasoning":
-			m.ignore("id")
 			c.messages = appendAssistant(c.messages, isReasoning, reasoningItem(m))
 		case "function_call", "custom_tool_call":
-			m.ignore("id")
 			id, name := m.needText("call_id"), c.nameOf(m.text("namespace"), m.needText("name"))
 			var call karat.ToolCall
 			if kind == "function_call" {
@@ -229,7 +226,7 @@ func responseInput(f *fields, list []*fields, c *conversation) {
 			c.messages = appendAssistant(c.messages, func(karat.Message) bool { return true }, call)
 		case "function_call_output", "custom_tool_call_output":
 			m.result = true
-			m.ignore("id", "name", "namespace")
+			m.ignore("name", "namespace")
 			id := calledID(m, "call_id", "no item before is", names)
 			c.messages = append(c.messages, karat.Message{Role: karat.RoleTool,
 				Parts: []karat.Part{toolResult(id, names[id], content(m, "output", true, pictureKinds...))}})

@@ -36,7 +36,7 @@ func newLabServer() *mcp.Server {
 		&mcp.ServerOptions{Instructions: strings.TrimSpace(text)})
 	for i := range labTools {
 		t := &labTools[i]
-		s.AddTool(&mcp.Tool{Name: t.name, Description: t.about, InputSchema: t.schema()}, t.serve)
+		mcp.AddTool(s, &mcp.Tool{Name: t.name, Description: t.about, InputSchema: t.schema()}, t.serve)
 	}
 	return s
 }
@@ -116,21 +116,18 @@ func (t *labTool) schema() map[string]any {
 
 // serve runs the tool's command in a process of its own. A verdict against the engine is an answer; only what could not
 // be judged is an error.
-func (t *labTool) serve(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	given, err := t.parse(r.Params.Arguments)
-	if err != nil {
-		return toolError(err.Error()), nil
-	}
+func (t *labTool) serve(ctx context.Context, _ *mcp.CallToolRequest, given map[string]any) (
+	result *mcp.CallToolResult, object any, err error) {
 	args, prompts, err := t.arguments(given)
 	if prompts != "" {
 		defer os.Remove(prompts)
 	}
 	if err != nil {
-		return toolError(err.Error()), nil
+		return nil, nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var out, log bytes.Buffer
 	c := exec.CommandContext(ctx, self, args...)
@@ -138,61 +135,23 @@ func (t *labTool) serve(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallT
 	var exit *exec.ExitError
 	switch err := c.Run(); {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	case errors.As(err, &exit) && exit.ExitCode() == statusOutside && json.Valid(out.Bytes()):
 	case err != nil:
-		return toolError(strings.TrimSpace(log.String())), nil
+		return nil, nil, errors.New(strings.TrimSpace(log.String()))
 	}
 	answer := json.RawMessage(out.Bytes())
 	if t.part != "" {
 		var all map[string]json.RawMessage
 		if err := json.Unmarshal(answer, &all); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		answer = all[t.part]
 	}
-	result := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}}}
 	if strings.HasPrefix(string(answer), "{") {
-		result.StructuredContent = answer
+		object = answer
 	}
-	return result, nil
-}
-
-func toolError(text string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
-}
-
-// parse checks the arguments by the tool's parameters.
-func (t *labTool) parse(text json.RawMessage) (given map[string]any, err error) {
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, &given); err != nil {
-			return nil, fmt.Errorf("arguments: %w", err)
-		}
-	}
-	known := map[string]bool{}
-	for _, p := range t.params {
-		v, ok := given[p.name]
-		if known[p.name] = true; !ok {
-			if p.needed {
-				return nil, fmt.Errorf("%s is needed: %s", p.name, p.about)
-			}
-			continue
-		}
-		n, isNumber := v.(float64)
-		_, isText := v.(string)
-		_, isList := v.([]any)
-		_, isBool := v.(bool)
-		if !map[string]bool{"string": isText, "array": isList, "boolean": isBool, "number": isNumber,
-			"integer": isNumber && n == float64(int(n))}[p.kind] {
-			return nil, fmt.Errorf("%s: want a JSON value of the type %s", p.name, p.kind)
-		}
-	}
-	for name := range given {
-		if !known[name] {
-			return nil, fmt.Errorf("%s: there is no such argument", name)
-		}
-	}
-	return given, nil
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}}}, object, nil
 }
 
 // arguments returns the command line. Prompts are in a file to remove.

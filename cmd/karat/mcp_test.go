@@ -63,10 +63,10 @@ func TestMCP(t *testing.T) {
 		{"diagnose", map[string]any{"model": headed, "dump": drafts, "draft_head": true}, `"draft_state"`, false},
 		{"diagnose", map[string]any{"model": model, "dump": dump, "draft_head": true}, "no head for drafts", true},
 		{"causes", nil, `"id": "attention_scale"`, false},
-		{"diagnose", map[string]any{"model": model}, "dump is needed", true},
+		{"diagnose", map[string]any{"model": model}, `missing properties: ["dump"]`, true},
 		{"diagnose", map[string]any{"model": model, "dump": "--help"}, "--help", true},
-		{"expect", map[string]any{"model": model, "dump": dump, "tap": 3}, "tap: want a JSON value of the type string", true},
-		{"diagnose", map[string]any{"model": model, "dump": dump, "verbose": true}, "verbose: there is no such argument", true},
+		{"expect", map[string]any{"model": model, "dump": dump, "tap": 3}, `/properties/tap: type: 3 has type "integer", want "string"`, true},
+		{"diagnose", map[string]any{"model": model, "dump": dump, "verbose": true}, `unexpected additional properties ["verbose"]`, true},
 	} {
 		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: c.tool, Arguments: c.args})
 		if err != nil {
