@@ -14,6 +14,9 @@ const hasVBMI = false
 
 var levels = []string{"generic", "wasm"}
 
+//go:wasmimport gojs simd.call
+func callImport()
+
 // hasLevel reports whether the program was given kernels, and not functions that do nothing.
 func hasLevel(l level) bool {
 	var there int32

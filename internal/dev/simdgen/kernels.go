@@ -33,11 +33,12 @@ func wasm() map[string]string { return newKernels(false).files(newKernels(true))
 func newKernels(fused bool) *module {
 	k := &kernels{module: &module{fused: fused}, fma: madd}
 	three := several(v128, 3)
+	k.records()
 	if fused {
 		k.function([]code{f32, f32}, []code{f32}, func(f *fn, a []code) {
 			f.do(lane32(madd(splatF(a[0]), splatF(a[0]), splatF(a[1])), 0))
 		})
-		k.exports = []code{"\x05fuses\x00" + unsigned(imported)}
+		k.exports = []code{"\x05fuses\x00" + unsigned(imported+len(k.funcs)-1)}
 	} else {
 		k.exact = k.function(three, three[:1], exactFMA)
 		k.fma = k.function(three, three[:1], func(f *fn, a []code) {
@@ -59,7 +60,6 @@ func newKernels(fused bool) *module {
 	k.dots()
 	k.doubles()
 	k.attends()
-	k.records()
 	return k.module
 }
 
@@ -859,13 +859,6 @@ func (k *kernels) vectors() {
 			f.store(a[0], 0, k.fma(x, c, negV(mulV(y, s))))
 			f.store(a[2], 0, k.fma(y, c, mulV(x, s)))
 		}, a[0], a[2], a[4], a[6])
-	})
-	k.kernel("maxVec", "sr", func(f *fn, a []code) {
-		m := f.keep(v128, constF(float32(math.Inf(-1))))
-		f.steps(a[1], func() { f.set(m, maxV(m, load(a[0], 0))) }, a[0])
-		f.set(m, maxV(m, shuffle(m, m, 4, 2, 3, 0, 1)))
-		f.set(m, maxV(m, shuffle(m, m, 4, 1, 0, 3, 2)))
-		f.storeF(a[2], 0, lane32(m, 0))
 	})
 	k.kernel("loadF16Vec", "ss", func(f *fn, a []code) {
 		f.steps(a[1], func() {

@@ -55,7 +55,7 @@ type module struct {
 	places               []code       // the functions of kernels
 	exports              []code       // of other functions
 	fused                bool         // relaxed_madd rounds once
-	now                  map[int]bool // kernels that are never recorded
+	now                  int          // kernels that are never recorded: the first
 	note                 func(args ...code) code
 	run                  code // its function
 }
@@ -150,7 +150,6 @@ func (m *module) kernel(name, arguments string, text func(f *fn, args []code)) {
 				at++
 			case 'r':
 				args = append(args, add(sp[0], num(at)))
-				m.direct()
 			}
 		}
 		text(f, args)
@@ -158,12 +157,12 @@ func (m *module) kernel(name, arguments string, text func(f *fn, args []code)) {
 	m.places = append(m.places, unsigned(imported+len(m.funcs)-1))
 }
 
-// direct says that the last kernel is never recorded.
-func (m *module) direct() {
-	if m.now == nil {
-		m.now = map[int]bool{}
+// kernelNow adds a kernel that is never recorded, before all others.
+func (m *module) kernelNow(name, arguments string, text func(f *fn, args []code)) {
+	if m.kernel(name, arguments, text); len(m.places) != m.now+1 {
+		panic(name + " comes late")
 	}
-	m.now[len(m.kernels)-1] = true
+	m.now++
 }
 
 // call calls a kernel by its number.
@@ -171,7 +170,7 @@ func (m *module) call(sp, number code) code {
 	return sp + number + "\x11" + m.typed([]code{i32}, nil) + "\x00"
 }
 
-// records has the kernels that record others, and run, which runs a lane.
+// records has the kernels that record others, and what is read at once, and run, which runs a lane.
 func (m *module) records() {
 	join := func(f *fn) {
 		f.store32(add(global(base), shl(global(lanes), num(2))), 0, global(rec))
@@ -185,21 +184,24 @@ func (m *module) records() {
 		f.store32(add(global(base), shl(global(lanes), num(2))), 0, global(rec))
 		f.setGlobal(lanes, add(global(lanes), num(1)))
 	}
-	m.kernel("hasKernels", "p", func(f *fn, a []code) { f.store32(a[0], 0, global(threads)) })
-	m.direct()
-	m.kernel("record", "pi", func(f *fn, a []code) { // room for frames behind 1024 bytes
+	m.kernelNow("hasKernels", "p", func(f *fn, a []code) { f.store32(a[0], 0, global(threads)) })
+	m.kernelNow("record", "pi", func(f *fn, a []code) { // room for frames behind 1024 bytes
 		f.setGlobal(base, a[0])
 		f.setGlobal(end, add(a[0], add(a[1], num(1024))))
 		begin(f)
 	})
-	m.direct()
-	m.kernel("nextLane", "", func(f *fn, _ []code) { lane(f) })
-	m.direct()
-	m.kernel("joinLanes", "", func(f *fn, _ []code) {
+	m.kernelNow("nextLane", "", func(f *fn, _ []code) { lane(f) })
+	m.kernelNow("joinLanes", "", func(f *fn, _ []code) {
 		join(f)
 		f.setGlobal(rec, num(0))
 	})
-	m.direct()
+	m.kernelNow("maxVec", "sr", func(f *fn, a []code) {
+		m := f.keep(v128, constF(float32(math.Inf(-1))))
+		f.steps(a[1], func() { f.set(m, maxV(m, load(a[0], 0))) }, a[0])
+		f.set(m, maxV(m, shuffle(m, m, 4, 2, 3, 0, 1)))
+		f.set(m, maxV(m, shuffle(m, m, 4, 1, 0, 3, 2)))
+		f.storeF(a[2], 0, lane32(m, 0))
+	})
 	m.note = m.function([]code{i32, i32}, nil, func(f *fn, a []code) {
 		f.when(equal(global(rec), global(end)), func() { // recorded frames run first
 			join(f)
@@ -221,22 +223,20 @@ func (m *module) records() {
 	m.run = unsigned(imported + len(m.funcs) - 1)
 }
 
-// bytes is the module. It imports a memory, a table and a function. A kernel is a function with its number in the
-// table, and the export with its name calls what the table has: so an instance can be made before the memory is there,
-// and another one with the memory puts its kernels into the table.
+// bytes is the module. It imports a memory, a table and a function. The export is called with Go's stack pointer, and
+// calls the first function of the table, which calls the kernel whose place in the table lies below the stack pointer: so
+// an instance can be made before the memory is there, and another one with the memory puts its functions into the table.
 func (m *module) bytes() []byte {
-	var bodies, funcs, globals []code
-	exports := m.exports
-	kernel := m.typed([]code{i32}, nil)
-	for i, name := range m.kernels {
-		body := m.call("\x20\x00", num(i))
-		if !m.now[i] {
-			body = global(rec) + "\x04\x40" + m.note("\x20\x00", num(i)) + "\x05" + body + "\x0b"
-		}
-		funcs, bodies = append(funcs, kernel), append(bodies, sized("\x00"+body+"\x0b"))
-		exports = append(exports, sized(code("simd."+name))+"\x00"+unsigned(imported+len(m.funcs)+i))
-	}
-	exports = append(exports, "\x03run\x00"+m.run, "\x07threads\x03"+threads)
+	m.function([]code{i32}, nil, func(f *fn, sp []code) {
+		n := f.keep(i32, load32(sub(sp[0], num(8)), 0))
+		recorded := andI(not(not(global(rec))), less(num(m.now), n))
+		f.choose(recorded, func() { f.do(m.note(sp[0], n)) }, func() { f.do(m.call(sp[0], n)) })
+	})
+	places := append([]code{unsigned(imported + len(m.funcs) - 1)}, m.places...)
+	m.function([]code{i32}, nil, func(f *fn, sp []code) { f.do(m.call(sp[0], num(0))) })
+	exports := append(m.exports, "\x09simd.call\x00"+unsigned(imported+len(m.funcs)-1), "\x03run\x00"+m.run,
+		"\x07threads\x03"+threads)
+	var globals []code
 	for i := range variables {
 		globals = append(globals, i32+"\x01"+num(i/(variables-1))+"\x0b") // a thread
 	}
@@ -245,37 +245,44 @@ func (m *module) bytes() []byte {
 	return []byte("\x00asm\x01\x00\x00\x00" +
 		section("\x01", list(m.types)) +
 		section("\x02", "\x03\x03env\x06memory\x02\x00\x81\x80\x80\x80\x00"+ // as long as limits of shared memory
-			"\x03env\x05table\x01\x70\x00"+unsigned(len(m.kernels))+"\x03env\x04join\x00"+pair) +
-		section("\x03", list(append(m.funcs, funcs...))) +
+			"\x03env\x05table\x01\x70\x00"+unsigned(len(places))+"\x03env\x04join\x00"+pair) +
+		section("\x03", list(m.funcs)) +
 		section("\x06", list(globals)) +
 		section("\x07", list(exports)) +
-		section("\x09", "\x01\x00"+num(0)+"\x0b"+list(m.places)) +
-		section("\x0a", list(append(m.bodies, bodies...))))
+		section("\x09", "\x01\x00"+num(0)+"\x0b"+list(places)) +
+		section("\x0a", list(m.bodies)))
 }
 
 // files are the module and one with fused sums, and what calls them from Go.
 func (m *module) files(fused *module) map[string]string {
-	const note = "// Code generated by internal/dev/simdgen. DO NOT EDIT.\n\n//go:build js && karat_wasmsimd\n\n"
-	var s, g strings.Builder
-	s.WriteString(note + `#include "textflag.h"
+	const note = "// Code generated by internal/dev/simdgen. DO NOT EDIT.\n"
+	var s strings.Builder
+	s.WriteString(note + `
+//go:build js && karat_wasmsimd
 
-// Kernels are imported, with Go's stack pointer as the only argument. The tier does without some.
-#define KERNEL(kernel, imported) TEXT kernel(SB), NOSPLIT, $0; JMP imported(SB)
+#include "textflag.h"
+
+// Kernels are called by their numbers, left below Go's stack pointer. The tier does without some.
+#define KERNEL(kernel, number) \
+	TEXT kernel(SB), NOSPLIT, $0; \
+	Get SP;                       \
+	I32Const $8;                  \
+	I32Sub;                       \
+	I32Const $number;             \
+	I32Store $0;                  \
+	JMP ·callImport(SB)
 #define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
 
 `)
-	g.WriteString(note + "package simd\n")
-	for _, name := range m.kernels {
-		fmt.Fprintf(&s, "KERNEL(·%s, ·%sImport)\n", name, name)
-		fmt.Fprintf(&g, "\n//go:wasmimport gojs simd.%s\nfunc %sImport()\n", name, name)
+	for i, name := range m.kernels {
+		fmt.Fprintf(&s, "KERNEL(·%s, %d)\n", name, i+1)
 	}
-	for _, name := range []string{"addDotsE4M3Vec", "limitReadVec", "fetch",
-		"Pause"} {
+	for _, name := range []string{"addDotsE4M3Vec", "limitReadVec", "fetch", "Pause"} {
 		fmt.Fprintf(&s, "NONE(·%s)\n", name)
 	}
-	script := "// Code generated by internal/dev/simdgen. DO NOT EDIT.\nexport const KERNELS = '%s';\nexport const FUSED = '%s';\n"
+	script := note + "export const KERNELS = '%s';\nexport const FUSED = '%s';\n"
 	text := base64.StdEncoding.EncodeToString
-	return map[string]string{"kernels_js.s": s.String(), "kernels_js.go": g.String(),
+	return map[string]string{"kernels_js.s": s.String(),
 		"../../js/kernels.js": fmt.Sprintf(script, text(m.bytes()), text(fused.bytes()))}
 }
 
