@@ -137,6 +137,9 @@ func (f *fn) steps(n code, text func(), pointers ...code) {
 // panels has addPanelVec.
 func (k *kernels) panels() {
 	many := []int{2, 1} // rows at a time: more do not fit the registers
+	if k.fused {
+		many = []int{4, 2, 1}
+	}
 	var some []func(...code) code
 	for _, rows := range many {
 		some = append(some, k.function(several(i32, 11), nil, func(f *fn, a []code) { k.panelRows(f, rows, a) }))
@@ -180,13 +183,16 @@ func (k *kernels) panelRows(f *fn, rows int, a []code) {
 			}
 			f.repeat(shr(group, num(4)), func() {
 				for j := range 4 {
-					first, second := make([]code, rows), make([]code, rows)
-					for r := range rows {
-						first[r], second[r] = f.keep(v128, splat32At(q[r], 8*j)), f.keep(v128, splat32At(q[r], 8*j+4))
-					}
+					var even, odd [quads]code
 					for w := range quads {
 						c := f.keep(v128, load(codes, 64*j+16*w))
-						g.dots(w, f.keep(v128, and(c, constI(0xff00ff))), f.keep(v128, shrH(c, num(8))), first, second)
+						even[w], odd[w] = f.keep(v128, and(c, constI(0xff00ff))), f.keep(v128, shrH(c, num(8)))
+					}
+					for r := range rows {
+						first, second := f.keep(v128, splat32At(q[r], 8*j)), f.keep(v128, splat32At(q[r], 8*j+4))
+						for w := range quads {
+							g.dots(r, w, even[w], odd[w], first, second)
+						}
 					}
 				}
 				f.step(codes, 4*64)
@@ -241,12 +247,10 @@ func (g *group) each(do func(r, w, i int)) {
 	}
 }
 
-// dots adds products of integers: of codes of columns 0 and 2, and of 1 and 3, with four columns of each row.
-func (g *group) dots(w int, even, odd code, first, second []code) {
-	for r := range g.rows {
-		i := r*quads + w
-		g.f.set(g.ints[i], addI(g.ints[i], addI(dot(even, first[r]), dot(odd, second[r]))))
-	}
+// dots adds products of integers: of codes of columns 0 and 2, and of 1 and 3, with four columns of a row.
+func (g *group) dots(r, w int, even, odd, first, second code) {
+	i := r*quads + w
+	g.f.set(g.ints[i], addI(g.ints[i], addI(dot(even, first), dot(odd, second))))
 }
 
 // add adds the group to sum, with the rows' factors at dx, and minima and sums where min is not 0.
@@ -378,7 +382,7 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 					if w == 0 {
 						first, second = f.keep(v128, splat32At(q, 8*vector)), f.keep(v128, splat32At(q, 8*vector+4))
 					}
-					g.dots(w, even, odd, []code{first}, []code{second})
+					g.dots(0, w, even, odd, first, second)
 				})
 				value := func(to, p code, w int, d code) { // of a scale or minimum
 					f.choose(bytes, func() {
