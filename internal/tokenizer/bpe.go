@@ -26,7 +26,7 @@ type pairSlot struct {
 }
 
 func newPairTable(n int) pairTable {
-	size := bits.Len(uint(max(2*n, 8) - 1))
+	size := bits.Len(uint(max(n+n/2, 8) - 1)) // at most two thirds are taken
 	return pairTable{slots: make([]pairSlot, 1<<size), mul: rand.Uint64() | 1, shift: 64 - size}
 }
 

@@ -127,10 +127,11 @@ type window struct {
 	data []byte
 	at   int64 // of data
 	last int64 // the end of the piece before
+	shut bool  // no copies
 }
 
 const (
-	windowSize = 4 << 20
+	windowSize = 1 << 20
 	windowNear = windowSize / 16 // distance between close pieces
 )
 
@@ -139,7 +140,7 @@ func (w *window) ReadAt(b []byte, at int64) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	near, end := at > w.last-windowNear && at < w.last+windowNear, at+int64(len(b))
-	if w.last = end; !near || len(b) > windowNear {
+	if w.last = end; w.shut || !near || len(b) > windowNear {
 		return w.file.ReadAt(b, at)
 	}
 	if at < w.at || end > w.at+int64(len(w.data)) {
@@ -161,9 +162,9 @@ func (w *window) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// close lets go of the copy.
+// close ends copies: rows of a table are few, and far from each other.
 func (w *window) close() {
 	w.mu.Lock()
-	w.data = nil
+	w.data, w.shut = nil, true
 	w.mu.Unlock()
 }

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"syscall/js"
 
@@ -52,7 +53,13 @@ func load(args []js.Value) (any, error) {
 	m := &model{files: files, o: karat.Options{Backend: karat.Backend(o.Backend), KV: karat.KVType(o.KV),
 		Context: o.Context, Threads: 1}}
 	progress := function(options, "onProgress")
-	m.o.Progress = func(done, total int64) { progress(done, total) }
+	m.o.Progress = func(done, total int64) {
+		if done == 0 {
+			runtime.GC() // what is left of reading the vocabulary
+		}
+		spare(done)
+		progress(done, total)
+	}
 	if err := m.choose(); err != nil {
 		return nil, err
 	}

@@ -65,17 +65,17 @@ func (m *model) open() (err error) {
 		for _, f := range list {
 			f.At.(*window).close()
 		}
-		frugal()
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		spare(int64(s.HeapAlloc))
 	}
 	return err
 }
 
-// frugal lets garbage be 8 MiB: weights are most of the heap, and the memory never shrinks.
-func frugal() {
-	var s runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&s)
-	debug.SetGCPercent(int(max(1, min(10, 100*(8<<20)/s.HeapAlloc))))
+// spare lets garbage be 4 MiB of a heap: weights are most of the heap, and the memory never shrinks.
+func spare(heap int64) {
+	debug.SetGCPercent(int(max(1, min(10, 100*(4<<20)/max(1, heap)))))
 }
 
 // close frees the model, until the next open.
