@@ -88,7 +88,7 @@ func (b *Backend) Rows() int { return Rows(b.o.Threads) }
 // buffers count.
 func Rows(threads int) int {
 	if runtime.GOARCH == "wasm" {
-		return 128
+		return 64
 	}
 	if threads <= 0 {
 		threads = sysinfo.Threads()
