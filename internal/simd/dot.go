@@ -154,7 +154,7 @@ func addTails(sums [][lanes]float32, w weights, stride int, x []float32) {
 func addDots(sums *dotSums, w weights, stride int, x []float32) {
 	end := (dotRows-1)*stride + len(x)
 	switch {
-	case tier == generic, tier == wasm && w.eights != nil:
+	case tier == generic:
 		addDotsGeneric(sums, w, stride, x)
 	case w.eights != nil:
 		w.eights.addDots(sums, w.at, stride, x)

@@ -56,7 +56,8 @@ func (s *Stored) HasRow() bool {
 	if s != nil && s.Codes >= CodesDigits {
 		return tier >= avx512 && hasVBMI && (s.Codes == CodesDigits || gathers())
 	}
-	return s != nil && (tier >= avx2 || tier == wasm && s.Codes <= Codes8 && s.Shared == 0 && !s.Small)
+	plain := s != nil && s.Codes <= Codes8 && s.Shared == 0 && (!s.Small || s.Mul == 1 && s.Div == 1)
+	return s != nil && (tier >= avx2 || tier == wasm && plain)
 }
 
 // RowPlaces is at how many places AddRow does best.

@@ -135,7 +135,7 @@ func TestKernels(t *testing.T) {
 			const [, tokens] = await call('generate', { prompt: 'The color of the sky is', options: { maxTokens: 24, top: 3, sampling: { temperature: 0 } } });
 			return made + ' ' + JSON.stringify(tokens);`)
 	}
-	if !strings.HasPrefix(said[0], "1 2 [") || said[1] != "2 0"+said[0][3:] || said[2] != "0 0"+said[0][3:] ||
+	if !strings.HasPrefix(said[0], "2 2 [") || said[1] != "3 0"+said[0][3:] || said[2] != "0 0"+said[0][3:] ||
 		strings.Count(said[0], "logprob") < 24*4 {
 		t.Errorf("on three threads: %s\non one: %s\nwithout kernels: %s", said[0], said[1], said[2])
 	}

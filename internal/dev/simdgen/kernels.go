@@ -296,12 +296,13 @@ const (
 	codes42
 	codes8
 	codesBrain = 8 // of a table, with scales of bfloat16: rowBrain
+	codesSmall = 9 // likewise, of 8 bits: rowSmall
 )
 
 // rows has addRowVec.
 func (k *kernels) rows() {
 	var chunk []func(...code) code
-	kinds := []int{codes4, codesTable, codes41, codes42, codes8, codesBrain}
+	kinds := []int{codes4, codesTable, codes41, codes42, codes8, codesBrain, codesSmall}
 	for _, kind := range kinds {
 		chunk = append(chunk, k.function(several(i32, 9), nil, func(f *fn, a []code) { k.chunk(f, kind, a) }))
 	}
@@ -322,7 +323,9 @@ func (k *kernels) rows() {
 			f.step(q, 512)
 			f.step(dx, 32)
 			groups := f.keep(i32, num(32))
-			f.when(equal(codes, num(codes42)), func() { f.set(groups, num(64)) })
+			for _, kind := range []int{codes42, codesSmall} {
+				f.when(equal(codes, num(kind)), func() { f.set(groups, num(64)) })
+			}
 			f.when(init, func() { f.set(init, add(init, groups)) })
 			f.when(sums, func() { f.set(sums, add(sums, groups)) })
 		})
@@ -334,12 +337,15 @@ func (k *kernels) rows() {
 // chunk multiplies one row of activations with a stored chunk, two quads of rows of the panel at a time.
 func (k *kernels) chunk(f *fn, kind int, a []code) {
 	acc, data, scales, bytes, table := a[0], a[1], a[6], a[7], a[8]
-	floats := halves
-	if kind == codesBrain {
+	floats, bits8 := halves, kind == codesSmall
+	switch kind {
+	case codesBrain:
 		kind, floats = codesTable, func(x code) code { return shlI(lowU(x), num(16)) }
+	case codesSmall:
+		kind = codesTable
 	}
 	groups, unit := 1, []int{codes4: 256, codesTable: 256, codes41: 320, codes42: 384, codes8: 512}[kind] // of a unit
-	if kind == codes42 {
+	if kind == codes42 || bits8 {
 		groups = 2
 	}
 	var values code
@@ -370,6 +376,9 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 			f.set(scale, add(data, shr(first, num(1))))
 			f.set(min, add(scale, num(8*groups*32)))
 		})
+		if bits8 {
+			f.set(scale, add(data, shr(first, num(2))))
+		}
 		g.each(func(_, w, i int) { f.set(g.sum[i], load(acc, 16*w)) })
 		f.repeat(num(8), func() { // units
 			for n := range groups {
@@ -385,6 +394,10 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 					g.dots(0, w, even, odd, first, second)
 				})
 				value := func(to, p code, w int, d code) { // of a scale or minimum
+					if bits8 {
+						f.set(to, small(f, load32At(p, 4*w)))
+						return
+					}
 					f.choose(bytes, func() {
 						f.set(to, mulV(toFloat(lowS(lowB(load32At(p, 4*w)))), d))
 					}, func() {
@@ -876,11 +889,9 @@ func (k *kernels) vectors() {
 			f.step(a[2], 8)
 		}, a[0])
 	})
-	k.kernel("loadE4M3Vec", "ss", func(f *fn, a []code) { // the sign of float32 is cleared, as the byte's
+	k.kernel("loadE4M3Vec", "ss", func(f *fn, a []code) {
 		f.steps(a[1], func() {
-			x := f.keep(v128, lowU(lowUB(load32At(a[2], 0))))
-			value := mulV(shlI(and(x, constI(127)), num(20)), constF(0x1p119))
-			f.store(a[0], 0, andNot(value, eqI(x, constI(127))))
+			f.store(a[0], 0, small(f, load32At(a[2], 0)))
 			f.step(a[2], 4)
 		}, a[0])
 	})
@@ -1096,6 +1107,35 @@ func (k *kernels) dots() {
 			})
 		})
 	}
+	k.kernel("addDotsE4M3Vec", "psi"+"s"+"pi", func(f *fn, a []code) { // sums, w, stride, x, scales, per
+		rows := f.keep(i32, num(4))
+		f.when(not(a[3]), func() { f.set(rows, num(1)) }) // as above
+		sums := f.locals(v128, 4)
+		f.repeat(rows, func() {
+			w, x, scale, left := f.keep(i32, a[1]), f.keep(i32, a[4]), f.keep(i32, load32(a[6], 0)), f.keep(i32, a[7])
+			for i := range sums {
+				f.set(sums[i], load(a[0], 16*i))
+			}
+			f.repeat(shr(a[5], num(4)), func() {
+				for i := range sums {
+					v := f.keep(v128, mulV(eights(f, load32At(w, 4*i)), splat32At(scale, 0)))
+					f.set(sums[i], k.fma(v, load(x, 16*i), sums[i]))
+				}
+				f.step(w, 16)
+				f.step(x, 64)
+				f.when(not(tee(left, sub(left, num(1)))), func() {
+					f.step(scale, 4)
+					f.set(left, a[7])
+				})
+			})
+			for i := range sums {
+				f.store(a[0], 16*i, sums[i])
+			}
+			f.step(a[0], 64)
+			f.set(a[1], add(a[1], a[3]))
+			f.step(a[6], 8)
+		})
+	})
 	k.kernel("sumDotsVec", "pp", func(f *fn, a []code) {
 		f.repeat(num(4), func() {
 			s := f.keep(v128, addV(addV(load(a[1], 0), load(a[1], 32)), addV(load(a[1], 16), load(a[1], 48))))
@@ -1106,6 +1146,19 @@ func (k *kernels) dots() {
 			f.step(a[1], 64)
 		})
 	})
+}
+
+// eights makes float32 numbers of four floats E4M3, over 256.
+func eights(f *fn, x code) code {
+	b := f.keep(v128, lowS(lowB(x)))
+	value := mulV(and(shlI(b, num(20)), constI(0x87f00000)), constF(0x1p112))
+	return or(value, and(eqI(and(b, constI(127)), constI(127)), constI(0x7fc00000)))
+}
+
+// small makes float32 numbers as LoadE4M3 in package simd does. The byte's sign gets lost.
+func small(f *fn, x code) code {
+	b := f.keep(v128, lowU(lowUB(x)))
+	return andNot(mulV(shlI(and(b, constI(127)), num(20)), constF(0x1p119)), eqI(b, constI(127)))
 }
 
 // attends has the kernels of attention: of some queries at a time, with so many vectors of four keys or values that the

@@ -52,10 +52,10 @@ const (
 type module struct {
 	types, funcs, bodies []code
 	kernels              []string
-	places               []code       // the functions of kernels
-	exports              []code       // of other functions
-	fused                bool         // relaxed_madd rounds once
-	now                  int          // kernels that are never recorded: the first
+	places               []code // the functions of kernels
+	exports              []code // of other functions
+	fused                bool   // relaxed_madd rounds once
+	now                  int    // kernels that are never recorded: the first
 	note                 func(args ...code) code
 	run                  code // its function
 }
@@ -277,7 +277,7 @@ func (m *module) files(fused *module) map[string]string {
 	for i, name := range m.kernels {
 		fmt.Fprintf(&s, "KERNEL(·%s, %d)\n", name, i+1)
 	}
-	for _, name := range []string{"addDotsE4M3Vec", "limitReadVec", "fetch", "Pause"} {
+	for _, name := range []string{"limitReadVec", "fetch", "Pause"} {
 		fmt.Fprintf(&s, "NONE(·%s)\n", name)
 	}
 	script := note + "export const KERNELS = '%s';\nexport const FUSED = '%s';\n"
