@@ -67,6 +67,9 @@ func stored(i int) *Stored {
 		s := &Stored{Codes: CodesTable, Table: new([16]byte), Group: 32, Brain: true, Scales: 256, Chunk: 256 + 8*4*vector}
 		if i%24 == 5 {
 			s.Group, s.Brain, s.Small, s.Mul, s.Div = 16, false, true, 0.37, 1+float32(i%48)
+			if i%48 == 5 {
+				s.Mul, s.Div = 1, 1 // as GGUF has it
+			}
 		}
 		return s
 	}
