@@ -27,11 +27,11 @@ func DotsBF16(dst []float32, stride int, w []uint16, x []float32, k int) {
 }
 
 const (
-	lanes    = 16  // partial sums of a dot product
-	dotRows  = 4   // rows of w in a step
-	dotCols  = 6   // rows of x in a block
-	dotBatch = 32  // rows of w in a batch of blocks, while rows of x are in the cache
-	dotPart  = 512 // elements in a part of the rows, which fits the first cache
+	lanes    = 16   // partial sums of a dot product
+	dotRows  = 4    // rows of w in a step
+	dotCols  = 6    // rows of x in a block
+	dotBatch = 32   // rows of w in a batch of blocks, while rows of x are in the cache
+	dotPart  = 1152 // elements in a part of the rows: 18 kB of w, which are read once, and 27 of x
 )
 
 // dotSums are the partial sums of dotRows dot products.
@@ -116,10 +116,18 @@ func dotQuad(dst []float32, gap int, w weights, x []float32) {
 	}
 }
 
-// dotBlocks multiplies a multiple of dotRows rows with dotCols.
+// dotBlocks multiplies a multiple of dotRows rows with dotCols. Sums of rows of a single part wait for no other part.
 func dotBlocks(dst []float32, stride int, w, x []float32, k int) {
 	const quads = dotBatch / dotRows
 	whole := k &^ (lanes - 1)
+	if whole == k && k <= dotPart {
+		for i := 0; i*k < len(w); i += dotRows {
+			var sums [dotCols]dotSums
+			addBlock(&sums, w[i*k:], x, k, k)
+			sumBlock(dst[i:], stride, &sums)
+		}
+		return
+	}
 	for i := 0; i*k < len(w); i += dotBatch {
 		var blocks [quads][dotCols]dotSums
 		n := min(quads, (len(w)/k-i)/dotRows)
@@ -129,12 +137,23 @@ func dotBlocks(dst []float32, stride int, w, x []float32, k int) {
 			}
 		}
 		for q := range n {
-			for r := range dotCols {
-				j := i + q*dotRows
+			j := i + q*dotRows
+			for r := 0; r < dotCols && whole < k; r++ {
 				addTails(blocks[q][r][:], weights{f32: w[j*k+whole:]}, k, x[r*k+whole:(r+1)*k])
-				sumDots((*[dotRows]float32)(dst[r*stride+j:]), &blocks[q][r])
 			}
+			sumBlock(dst[j:], stride, &blocks[q])
 		}
+	}
+}
+
+// sumBlock sets dotCols rows of dst to the sums of partial sums.
+func sumBlock(dst []float32, stride int, sums *[dotCols]dotSums) {
+	if dst = dst[:(dotCols-1)*stride+dotRows]; tier >= avx512 {
+		sumBlockAVX512(dst, stride, sums)
+		return
+	}
+	for r := range sums {
+		sumDots((*[dotRows]float32)(dst[r*stride:]), &sums[r])
 	}
 }
 

@@ -261,3 +261,66 @@ done:
 	SIX(STORE4)
 	VZEROUPPER
 	RET
+
+// QUARTERS leaves sums of four rows of w with a row of x in z, four in each quarter: i takes i+8, then i+4.
+#define QUARTERS(at, y, z, Yt, Zt, Yu, Zu) \
+	VMOVUPS      (at+0)(SI), y;            \
+	VMOVUPS      (at+32)(SI), Yt;          \
+	VINSERTF64X4 $1, (at+64)(SI), z, z;    \
+	VINSERTF64X4 $1, (at+96)(SI), Zt, Zt;  \
+	VADDPS       Zt, z, z;                 \
+	VMOVUPS      (at+128)(SI), Yt;         \
+	VMOVUPS      (at+160)(SI), Yu;         \
+	VINSERTF64X4 $1, (at+192)(SI), Zt, Zt; \
+	VINSERTF64X4 $1, (at+224)(SI), Zu, Zu; \
+	VADDPS       Zu, Zt, Zt;               \
+	VSHUFF64X2   $0xdd, Zt, z, Zu;         \
+	VSHUFF64X2   $0x88, Zt, z, z;          \
+	VADDPS       Zu, z, z
+
+// HALVES adds sums i+2 to i, of two rows of x, in a. TOTALS adds the last two of each.
+#define HALVES(b, a, t) \
+	VUNPCKHPD b, a, t; \
+	VUNPCKLPD b, a, a; \
+	VADDPS    t, a, a
+
+#define TOTALS(b, a, t) \
+	VSHUFPS $0xdd, b, a, t; \
+	VSHUFPS $0x88, b, a, a; \
+	VADDPS  t, a, a
+
+// The place of each total: of a row of x, one after another.
+DATA totals<>+0(SB)/8, $0x0d0905010c080400
+DATA totals<>+8(SB)/8, $0x0f0b07030e0a0602
+GLOBL totals<>(SB), RODATA|NOPTR, $16
+
+// func sumBlockAVX512(dst []float32, stride int, sums *[dotCols]dotSums)
+TEXT ·sumBlockAVX512(SB), NOSPLIT, $0-40
+	MOVQ          dst_base+0(FP), DI
+	MOVQ          stride+24(FP), R8
+	MOVQ          sums+32(FP), SI
+	SHLQ          $2, R8
+	LEAQ          (R8)(R8*2), R9
+	LEAQ          (DI)(R8*4), R10
+	VPMOVZXBD     totals<>(SB), Z31
+	QUARTERS(0, Y0, Z0, Y6, Z6, Y7, Z7)
+	QUARTERS(256, Y1, Z1, Y8, Z8, Y9, Z9)
+	QUARTERS(512, Y2, Z2, Y10, Z10, Y11, Z11)
+	QUARTERS(768, Y3, Z3, Y12, Z12, Y13, Z13)
+	QUARTERS(1024, Y4, Z4, Y14, Z14, Y15, Z15)
+	QUARTERS(1280, Y5, Z5, Y6, Z6, Y7, Z7)
+	HALVES(Z1, Z0, Z8)
+	HALVES(Z3, Z2, Z9)
+	HALVES(Z5, Z4, Z10)
+	TOTALS(Z2, Z0, Z8)
+	TOTALS(Z4, Z4, Z9)
+	VPERMPS       Z0, Z31, Z0
+	VPERMPS       Z4, Z31, Z4
+	VMOVUPS       X0, (DI)
+	VEXTRACTF32X4 $1, Z0, (DI)(R8*1)
+	VEXTRACTF32X4 $2, Z0, (DI)(R8*2)
+	VEXTRACTF32X4 $3, Z0, (DI)(R9*1)
+	VMOVUPS       X4, (R10)
+	VEXTRACTF32X4 $1, Z4, (R10)(R8*1)
+	VZEROUPPER
+	RET

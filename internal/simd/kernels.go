@@ -144,6 +144,9 @@ func Pause()
 func addBlockVec(sums *[dotCols]dotSums, w, x []float32, stride, k int)
 
 //go:noescape
+func sumBlockAVX512(dst []float32, stride int, sums *[dotCols]dotSums)
+
+//go:noescape
 func addPairVec(acc, v []float32, p *float32, n, stride int)
 
 //go:noescape

@@ -6,6 +6,7 @@
 #define NONE(kernel) TEXT kernel(SB), NOSPLIT, $0; UNDEF
 
 NONE(·addBlockVec)
+NONE(·sumBlockAVX512)
 NONE(·addSerialAVX2)
 NONE(·dotDoublesAVX2)
 NONE(·dotDoublesAVX512)
