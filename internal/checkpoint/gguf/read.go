@@ -65,7 +65,7 @@ func Read(c *settings.Model, set *tensor.Set, m file.Metadata) error {
 // readNextLayers counts the layers behind the last, predicting further tokens.
 func (r *reader) readNextLayers() {
 	next := r.Family.NextKey()
-	if next == "" {
+	if next == "" && !slices.ContainsFunc(r.set.Names, func(s string) bool { return strings.Contains(s, ".nextn.") }) {
 		return // the key is unread
 	}
 	n, ok := r.number("nextn_predict_layers")
@@ -78,7 +78,7 @@ func (r *reader) readNextLayers() {
 		return
 	}
 	r.Values["num_hidden_layers"], r.behind = layers-n, int(n)
-	if !r.Family.Model.Reads(next) { // the model sets the layers aside
+	if next == "" || !r.Family.Model.Reads(next) { // the model sets the layers aside
 		for _, name := range slices.Clone(r.set.Names) {
 			layer, ok := strings.CutPrefix(name, "blk.")
 			layer, _, _ = strings.Cut(layer, ".")
