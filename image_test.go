@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -249,8 +250,17 @@ func TestPublishedProcessors(t *testing.T) {
 		}
 		check("the publisher's file")
 		b, err := os.ReadFile(path)
+		short, size := filepath.Join(dir, "processor_config.json"), regexp.MustCompile(`"size": *(\{[^}]*\})`).FindSubmatch(b)
+		if c.name == "qwen3vl" {
+			text := fmt.Appendf(nil, `{"image_processor": {"image_processor_type": "Qwen2VLImageProcessor", "size": %s}}`, size[1])
+			if err = errors.Join(err, os.WriteFile(short, text, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			rewrite(t, path, func(m map[string]any) { m["size"], m["max_pixels"] = nil, 64 })
+			check("a type and a size in processor_config.json")
+		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "processor_config.json"), fmt.Appendf(nil, `{"image_processor": %s}`, b), 0o600)
+			err = os.WriteFile(short, fmt.Appendf(nil, `{"image_processor": %s}`, b), 0o600)
 		}
 		if err = errors.Join(err, os.WriteFile(path, []byte("{}"), 0o600)); err != nil {
 			t.Fatal(err)

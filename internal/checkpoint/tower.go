@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -49,7 +50,8 @@ func openTower(c *Checkpoint, config []byte) (err error) {
 }
 
 // readProcessor returns how a folder's pictures are prepared: a part of processor_config.json, where transformers
-// writes it since version 5, else preprocessor_config.json; nil for neither.
+// writes it since version 5, else preprocessor_config.json; nil for neither. A part of a type and a size alone, as a
+// folder of MLX has it, is completed by the other file: the class's patches fit Qwen2-VL alone.
 func readProcessor(dir string) ([]byte, error) {
 	b, err := hf.ReadText(dir, "processor_config.json", hf.MaxConfig)
 	if err != nil {
@@ -63,10 +65,21 @@ func readProcessor(dir string) ([]byte, error) {
 			return nil, fmt.Errorf("%s: processor_config.json: %w", dir, err)
 		}
 	}
-	if len(c.Image) > 0 && string(c.Image) != "null" {
-		return c.Image, nil
+	flat, err := hf.ReadText(dir, "preprocessor_config.json", hf.MaxConfig)
+	if len(c.Image) == 0 || string(c.Image) == "null" {
+		return flat, err
 	}
-	return hf.ReadText(dir, "preprocessor_config.json", hf.MaxConfig)
+	var own, all map[string]json.RawMessage
+	if json.Unmarshal(c.Image, &own) != nil || json.Unmarshal(flat, &all) != nil || own["patch_size"] != nil ||
+		all["patch_size"] == nil {
+		return c.Image, err
+	}
+	if own["size"] != nil { // bounds of the area would win over it
+		delete(all, "min_pixels")
+		delete(all, "max_pixels")
+	}
+	maps.Copy(all, own)
+	return json.Marshal(all)
 }
 
 // Rows returns the maximum rows of a picture where the processor's file has one, at most 65,536; else 0.

@@ -209,7 +209,7 @@ type Limit struct {
 type Habit struct {
 	Ends   []string                            // of GGUF's names, without .weight
 	Heads  string                              // number of heads with rows permuted for interleaved rotation
-	Halves bool                                // where there are sections: of those that turn, for rotation of halves
+	Halves bool                                // of rows that turn, for rotation of halves, where there are sections
 	Plus   float32                             // added to every value
 	Padded bool                                // GGUF leaves out the rows up to the padding token's
 	Filled string                              // setting with the number of GGUF's rows, of zeros behind the folder's

@@ -6,8 +6,8 @@ import "github.com/karat-run/karat/internal/family"
 var seeing = map[string]any{"rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false,
 	"max_position_embeddings": 32768., "num_key_value_heads": 2., "attention_bias": true}
 
-// Family describes files of GLM-4, as of 0414, and of the text of GLM-4.1V and GLM-4.6V Flash, whose heads turn by halves
-// in GGUF.
+// Family describes files of GLM-4, as of 0414, and of the text of GLM-4.1V and 4.6V Flash,
+// whose heads GGUF turns by halves.
 //
 // Source: transformers 5.17, models/glm4/configuration_glm4.py and models/glm4v/modular_glm4v.py; llama.cpp,
 // conversion/glm.py and src/models/glm4.cpp.

@@ -63,8 +63,8 @@ func (p *fp8) weight(m *module) (tensor.Tensor, error) {
 	return readScaled(m, w, findValues(w.DType), ending, p.Block)
 }
 
-// quark reads exports of AMD's Quark (quark/torch/export): FP8 with a scale of the whole or of each row, and MXFP4. Layers
-// may differ; the type of codes tells.
+// quark reads exports of AMD's Quark (quark/torch/export): FP8 with a scale of the whole or of each row, and MXFP4. The
+// type of codes tells them apart.
 type quark struct {
 	rotates bool
 }

@@ -1,5 +1,5 @@
 // Package packing reads weights that Hugging Face folders hold as codes with scales: FP8, and the packings of
-// compressed-tensors, AWQ, GPTQ and MLX.
+// compressed-tensors, AWQ, GPTQ, Quark and MLX.
 //
 // Of reads a folder's packing from config.json or a file beside it, and Apply makes a single tensor of the parts of
 // each weight. Values are decoded when they are read; nothing of the files is copied. Every part of a folder belongs to
