@@ -33,7 +33,7 @@ func activate(dump *lab.Record, of func(layer int) (module string, f func(float6
 
 // TestActivationTap: with taps of activations a wrong one is told from a wrong product behind it.
 func TestActivationTap(t *testing.T) {
-	m := tiny(t, "tiny-llama")
+	m := tiny(t, "smollm3")
 	for _, c := range []struct {
 		faults, cause, op, tap string
 		module                 string

@@ -23,7 +23,7 @@ import (
 // TestInput wants other tokens than the text's named as what they are, by the
 // tokenizer and by a golden record, and the engine found right on what it was given.
 func TestInput(t *testing.T) {
-	m := tiny(t, "tiny-gemma3")
+	m := tiny(t, "gemma2")
 	right := m.texts(t, mixed)[0].IDs
 	chat := lab.Chat{{Role: "user", Content: "Hello there"}}
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestInputBefore(t *testing.T) {
 
 // TestGoldenIDs takes the ids that a dump lacks from a golden record.
 func TestGoldenIDs(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "", "", m.texts(t, "Hello world"))
 	p := *dump.Prompts[0]
 	gold := &lab.Record{Prompts: []*lab.Prompt{{Index: 0, IDs: p.IDs}}}
@@ -159,7 +159,7 @@ func TestPyTorch(t *testing.T) {
 
 // TestUnusable wants ErrUnusable, and no verdict, where there is nothing to judge.
 func TestUnusable(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
 	ids := full.Prompts[0].IDs
 	for what, prompts := range map[string][]*lab.Prompt{
@@ -177,7 +177,7 @@ func TestUnusable(t *testing.T) {
 
 // TestNothingWritten: taps or logits that were never written are the instrument's fault, and the engine is not accused.
 func TestNothingWritten(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	for what, c := range map[string]struct {
 		logits bool
 		value  uint32
@@ -211,7 +211,7 @@ func TestNothingWritten(t *testing.T) {
 
 // TestPadded gives all taps a row more than the prompt has positions: it says that they were not seen.
 func TestPadded(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
 	for name, x := range full.Prompts[0].Taps {
 		y := *x
@@ -228,7 +228,7 @@ func TestPadded(t *testing.T) {
 // TestUnseen: a tap without rows, which nothing else shows, is an error at the top; a dump without logits is asked for
 // them.
 func TestUnseen(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "", "", m.texts(t, mixed))
 	x := dump.Prompts[0].Taps["model.layers.1.out"]
 	x.Shape = tensor.Shape{x.Shape.Size()}
@@ -248,7 +248,7 @@ func TestUnseen(t *testing.T) {
 
 // TestOutside gives ids that the model does not have.
 func TestOutside(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	full, _ := m.record(t, "", "", m.texts(t, "Hello world"))
 	for _, id := range []int32{-1, 1 << 30} {
 		p := *full.Prompts[0]
@@ -264,7 +264,7 @@ func TestOutside(t *testing.T) {
 // TestDamaged breaks values of a right engine's dump: no panic, no good verdict, and
 // each damaged tap said.
 func TestDamaged(t *testing.T) {
-	m := tiny(t, "tiny-gemma3")
+	m := tiny(t, "smollm3")
 	full, _ := m.record(t, "", "", m.texts(t, "Hello world, hello"))
 	const tap = "model.layers.2.mlp.gate_proj.out"
 	damage := func(name string, change func(x *tensor.Tensor)) *lab.Record {
@@ -324,7 +324,7 @@ func TestDamaged(t *testing.T) {
 // TestOnePosition spoils one row of a long prompt: it is found where it is, not where
 // later positions read it.
 func TestOnePosition(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	p := m.texts(t, "Hello")
 	for i := range 90 {
 		p[0].IDs = append(p[0].IDs, int32(20+i*i%100))
@@ -347,7 +347,7 @@ func TestOnePosition(t *testing.T) {
 // TestLastRows leaves of all taps the last rows, as engines do that prune what they do
 // not need, and of each prompt other taps: faults are found where they are.
 func TestLastRows(t *testing.T) {
-	m := tiny(t, "tiny-llama")
+	m := tiny(t, "smollm3")
 	full, _ := m.record(t, "activations=f32", "norm_missing:ffn_norm@2; attention_scale@1; x_value_signs@3", m.texts(t, mixed, "Hello world"))
 	for _, kept := range []int{1, 3} {
 		var cut []*lab.Prompt
@@ -382,7 +382,7 @@ func TestLastRows(t *testing.T) {
 // TestStoredIn16 stores the dumps of a float32 engine in 16 bits: a right one stays
 // right, and a fault is found all the same.
 func TestStoredIn16(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	for _, dtype := range golden.First(1, []tensor.DType{tensor.BF16, tensor.F16, tensor.F32}) {
 		for faults, want := range map[string]string{"": "", "attention_scale@1": "attention_scale"} {
 			full, _ := m.record(t, "activations=f32", faults, m.texts(t, mixed))

@@ -45,7 +45,7 @@ func scale(x []float64, by float64) {
 // TestExpect: a wrong value is wrong where it is made alone, by a relation in words, and a value that the dump lacks is
 // computed from the engine's.
 func TestExpect(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	for words, change := range map[string]func(n *graph.Node, row int, x []float64){
 		"each value is -0.25 times the right one": func(_ *graph.Node, _ int, x []float64) { scale(x, -0.25) },
 		"there it gives 0":                        func(_ *graph.Node, _ int, x []float64) { clear(x) },
@@ -130,7 +130,7 @@ func TestMisspelt(t *testing.T) {
 // TestForeign: taps of a layer that the model lacks, and of parts that no layer has, are an error at the top. A head's
 // layer, values that tools write beside, and parts of pictures' towers are none.
 func TestForeign(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	head := 0
 	for _, n := range m.graph.Nodes {
 		head = max(head, n.Layer+1)
@@ -158,7 +158,7 @@ func TestForeign(t *testing.T) {
 
 // TestNext: the first step of each kind of diagnosis.
 func TestNext(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	strange := changed(graph.Attention, 1, func(_ *graph.Node, row int, x []float64) {
 		for j := range x {
 			x[j] = x[j]*x[j] + 1
@@ -213,7 +213,7 @@ func TestOtherInput(t *testing.T) {
 
 // TestExpectNaN: a row of no numbers, or of infinities, is off.
 func TestExpectNaN(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	for _, v := range []float64{math.NaN(), math.Inf(1)} {
 		dump := m.edited(t, "", changed(graph.Attention, 1, func(_ *graph.Node, row int, x []float64) {
 			if row == 1 {

@@ -2,6 +2,7 @@ package diagnose_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/karat-run/karat/internal/arch"
@@ -33,7 +34,7 @@ func headOf(t *testing.T, name string) *model {
 
 // TestHeads wants a right head cleared, and each mistake of heads named alone, at its place.
 func TestHeads(t *testing.T) {
-	for _, name := range golden.Sample(golden.Headed) {
+	for at, name := range golden.Sample(golden.Headed) {
 		m := headOf(t, name)
 		n := 0 // the head's layer
 		for _, x := range m.graph.Nodes {
@@ -56,6 +57,9 @@ func TestHeads(t *testing.T) {
 			{"rope_position:attn_k_rope=-1@%d", "rope_position", []int{n}},
 			{"kv_cache_position@%d", "kv_cache_position", []int{n}},
 		} {
+			if at > 0 && !golden.Slow() && strings.HasPrefix(c.fault, "draft_state=") {
+				continue // the other forms are not of the family
+			}
 			t.Run(name+"/"+c.fault, func(t *testing.T) {
 				fault := c.fault
 				if len(c.layers) > 0 {

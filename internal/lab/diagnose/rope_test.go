@@ -7,7 +7,7 @@ import (
 
 // TestExponent: powers of the root or the square of the right theta are those of another exponent.
 func TestExponent(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "qwen3moe")
 	for f, want := range map[string]string{
 		"rope_theta=root@all": "theta 1000 is the root of 1e6: the exponent is probably i/dim instead of 2i/dim.",
 		"rope_theta=1e12@all": "theta 1e12 is the square of 1e6: the exponent is probably 4i/dim instead of 2i/dim.",

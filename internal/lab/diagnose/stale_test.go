@@ -17,7 +17,7 @@ import (
 
 // TestStale gives a prompt all of another's taps.
 func TestStale(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "attention_scale=0.5@2", m.texts(t, mixed, "The color of the sky is"))
 	p, q := dump.Prompts[1], dump.Prompts[0]
 	for name, x := range q.Taps {
@@ -35,7 +35,7 @@ func TestStale(t *testing.T) {
 
 // TestSpreading gives an engine whose values are NaN from a norm on: that norm is accused, not what reads it.
 func TestSpreading(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "", m.texts(t, mixed))
 	p := dump.Prompts[0]
 	nan := func(x *tensor.Tensor) *tensor.Tensor {
@@ -59,7 +59,7 @@ func TestSpreading(t *testing.T) {
 
 // TestTransposed writes a tap's columns as rows, which is said, and no fault of what it holds.
 func TestTransposed(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "", m.texts(t, mixed))
 	const name = "model.layers.1.self_attn.q_proj.out"
 	x := *dump.Prompts[0].Taps[name]
@@ -73,7 +73,7 @@ func TestTransposed(t *testing.T) {
 
 // TestUnwritten gives values that are all zero.
 func TestUnwritten(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "", m.texts(t, mixed))
 	p := dump.Prompts[0]
 	for x := range maps.Values(p.Taps) {
@@ -109,7 +109,7 @@ func TestWindowOfFull(t *testing.T) {
 
 // TestStaleLayer gives a prompt the taps of one layer that are another's: of the probe, and its prompt's other taps count.
 func TestStaleLayer(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "attention_scale=0.5@2", m.texts(t, mixed, "The color of the sky is"))
 	p, q := dump.Prompts[1], dump.Prompts[0]
 	for name, x := range q.Taps {
@@ -128,7 +128,7 @@ func TestStaleLayer(t *testing.T) {
 
 // TestConstant: a layer that gives zeros gives the same in all prompts, which is no stale probe.
 func TestConstant(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "weight_missing:ffn_norm; residual_missing:add", m.texts(t, mixed, "The color of the sky is"))
 	named(t, m.diagnose(t, modules(dump), nil), map[string][]int{"weight_missing": {0, 1, 2, 3}, "residual_missing": {0, 1, 2, 3}})
 }
@@ -136,7 +136,7 @@ func TestConstant(t *testing.T) {
 // TestRepeated: an engine whose odd rows repeat the row before gives the same in the second row of all prompts that begin
 // alike, which is no stale probe.
 func TestRepeated(t *testing.T) {
-	m := tiny(t, "tiny-llama")
+	m := tiny(t, "smollm3")
 	dump, _ := m.record(t, "activations=f32", "residual_missing@all; x_row_repeated@all", m.texts(t, mixed, "The color of the sky is"))
 	named(t, m.diagnose(t, modules(dump), nil), map[string][]int{"residual_missing": {0, 1, 2, 3}, "unknown": {0, 1, 2, 3}})
 }

@@ -24,11 +24,11 @@ func TestWindowPerChunk(t *testing.T) {
 
 // TestBeyondWindow: a fault without a name, seen beyond the window alone, is said to be there.
 func TestBeyondWindow(t *testing.T) {
-	m := tiny(t, "tiny-gemma3")
-	dump, done := m.record(t, "activations=f32", "window_per_chunk=24@1", m.texts(t, mixed, wide))
+	m := tiny(t, "cohere2")
+	dump, done := m.record(t, "activations=f32", "window_per_chunk=6@1", m.texts(t, "The color", mixed))
 	d := m.diagnose(t, dump, nil)
 	named(t, d, map[string][]int{"unknown": done[0].Layers})
-	if got := d.Findings[0].Computed; !strings.HasSuffix(got, ", only beyond sliding_window = 64") {
+	if got := d.Findings[0].Computed; !strings.HasSuffix(got, ", only beyond sliding_window = 16") {
 		t.Errorf("%q", got)
 	}
 }

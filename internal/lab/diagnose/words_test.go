@@ -82,7 +82,7 @@ func fromBefore(n *graph.Node) reference.Edit {
 
 // TestWords: places without a name get words.
 func TestWords(t *testing.T) {
-	m := tiny(t, "tiny-qwen3")
+	m := tiny(t, "smollm3")
 	for words, edit := range map[string]func(n *graph.Node) reference.Edit{
 		"; the values are the right ones in other places: [heads, T, d] read as [T, heads·d]":                              untransposed,
 		"; it gives 1·model.embed_tokens.out + 0·model.layers.0.self_attn.o_proj.out + 1·model.layers.0.mlp.down_proj.out": fromBefore,
