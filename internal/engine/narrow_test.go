@@ -75,7 +75,11 @@ func TestNarrowBits(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, 8))
 			s := e.NewSequence()
 			defer s.Close()
-			for range 12 { // edited prompts: back to any place, into pages in 8 bits
+			edits := 4
+			if golden.Slow() {
+				edits = 12
+			}
+			for range edits { // edited prompts: back to any place, into pages in 8 bits
 				at := 1 + r.IntN(n-kept-1)
 				other := slices.Concat(text[:at], ids(backend.Vocab(g), 1+r.IntN(n-at), 5))
 				feed(t, s, other[s.Rewind(other):], 0)
@@ -164,7 +168,11 @@ func TestNarrowKL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
 	}
-	for _, name := range append(golden.Sample(slices.Concat(golden.Models(t), golden.Families(t))), "demo") {
+	names := append(golden.Sample(golden.Families(t)), "demo")
+	if golden.Slow() {
+		names = append(names, golden.Models(t)...)
+	}
+	for _, name := range names {
 		path := demo(t)
 		if name != "demo" {
 			path = golden.Model(t, name)

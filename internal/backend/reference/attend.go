@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/simd"
 )
@@ -55,9 +56,10 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	}
 	y := make([]float64, 0, len(rows)*s.Node.Shape.Size())
 	for t, r := range rows {
-		if set.Read != nil || t == 0 || hasOlder(e.num, kv) {
+		older := hasOlder(e.num, kv)
+		if set.Read != nil || t == 0 || older && backend.RecentPage(r) != backend.RecentPage(rows[t-1]) {
 			keys, values := k, v
-			if hasOlder(e.num, kv) {
+			if older {
 				keys, values = e.num.older(kv, k, v, 0, r)
 			}
 			if set.Read != nil {

@@ -201,11 +201,12 @@ func (x *executable) attention(n *graph.Node, in [][]float64, s *backend.Step) (
 		}
 		a := attending{s: spec, e: x.e, keys: x.e.num.keys(k, from.width, kv.Dim), v: v, stride: from.wide,
 			first: first, sinks: sinks}
-		width := n.In[0].Shape.Size()
+		width, recent := n.In[0].Shape.Size(), -1
 		for ; t < end; t++ {
 			p := int(s.Pos[t])
-			if older {
+			if now := backend.RecentPage(p); older && now != recent {
 				var keys []float64
+				recent = now
 				keys, a.v = x.e.num.older(kv, k, v, first, p)
 				a.keys = x.e.num.keys(keys, from.width, kv.Dim)
 			}

@@ -92,7 +92,7 @@ func TestInterrupted(t *testing.T) {
 // TestPlan: the same seed gives the same cases, a slice has cases of all conditions,
 // and every fault and class of a model is among all.
 func TestPlan(t *testing.T) {
-	m := load(t, "tiny-gemma4-moe")
+	m := load(t, "gemma2")
 	names := func(every int, seed uint64) (list []string) {
 		for _, c := range plan(&Options{Models: []*Model{m}, Seed: seed, Sets: 5, Every: every}) {
 			list = append(list, string(c.condition)+" "+c.name())
