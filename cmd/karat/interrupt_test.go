@@ -39,7 +39,7 @@ func (c *countdown) Done() <-chan struct{} { c.ask(); return c.Context.Done() }
 func TestInterruptedOutput(t *testing.T) {
 	old := interruptible
 	t.Cleanup(func() { interruptible = old })
-	model := golden.Model(t, "tiny-qwen3")
+	model := golden.Model(t, "smollm3")
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {
 		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
@@ -68,7 +68,7 @@ func TestInterruptedOutput(t *testing.T) {
 	}
 	for out, line := range map[string]string{
 		"c.gguf": "convert " + model + " -o c.gguf", "q.gguf": "quantize in.gguf q.gguf Q8_0",
-		"t.gguf": "quantize --target-size 2M --tensor-type blk=Q4_0 --window 16 --chunks 1 in.gguf t.gguf", "i.gguf": "imatrix in.gguf t.txt --window 16 -o i.gguf",
+		"t.gguf": "quantize --target-size 450K --tensor-type blk=Q4_0 --window 16 --chunks 1 in.gguf t.gguf", "i.gguf": "imatrix in.gguf t.txt --window 16 -o i.gguf",
 		"e.kld": "eval in.gguf --text t.txt --window 16 --save-logits e.kld", "r.safetensors": "lab record in.gguf --prompts p.json --taps all -o r.safetensors",
 		"k.kv": "kv export in.gguf -f t.txt -o k.kv", "x.npy": "lab extract in.gguf --prompts p.json -o x.npy", "in2.gguf": "edit in.gguf --set general.name=string:x -o in2.gguf",
 		"w/index.html": "web -o w", "fixed.gguf": "check bad.gguf --against " + model + " --fix fixed.gguf", "m.safetensors": "lab import dump.safetensors -o m.safetensors --model in.gguf",

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/karat-run/karat/internal/backend/reference"
+	"github.com/karat-run/karat/internal/dev/golden"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/round"
 )
@@ -13,7 +14,7 @@ import (
 // layers, windows and latents, and they are near to the interpreter's in the same form.
 func TestNarrow(t *testing.T) {
 	d := device(t)
-	for _, f := range []struct {
+	for i, f := range []struct {
 		heads int
 		kv    graph.KV
 		rows  int
@@ -32,13 +33,13 @@ func TestNarrow(t *testing.T) {
 			o := Options{Narrow: true}
 			once := start(t, New(d, o), g, len(tokens), nil).run(tokens...)
 			near(t, once, start(t, reference.Backend{Class: round.Class{KV: round.KVPages}}, g, len(tokens), nil).run(tokens...), f.most)
-			if same(once, start(t, New(d, Options{}), g, len(tokens), nil).run(tokens...)) {
+			if (i == 0 || golden.Slow()) && same(once, start(t, New(d, Options{}), g, len(tokens), nil).run(tokens...)) {
 				t.Error("the bits of binary16")
 			}
 			cut := start(t, New(d, o), g, len(tokens), nil)
 			var pieces []float32
-			for i, at := 0, 0; at < len(tokens); i++ {
-				n := min([]int{1, 2, 33, 200, 7, 1, 1, 60, 1}[i%9], len(tokens)-at)
+			for k, at := 0, 0; at < len(tokens); k++ {
+				n := min([]int{1, 2, 33, 200, 7, 1, 1, 60, 1}[k%9], len(tokens)-at)
 				pieces = append(pieces, cut.run(tokens[at:at+n]...)...)
 				at += n
 			}

@@ -13,7 +13,7 @@ import (
 
 // TestNarrowPrefix: pages in both forms are shared, copied and gone back to, with the same bits.
 func TestNarrowPrefix(t *testing.T) {
-	g := load(t, golden.Model(t, "tiny-gemma3"))
+	g := load(t, golden.Model(t, "cohere2"))
 	b := webgpu.New(open(t), webgpu.Options{Narrow: true, Software: true})
 	e, err := engine.New(g, b, engine.Options{Context: 512, Chunk: 64, Budget: 1 << 28})
 	if err != nil {

@@ -44,7 +44,7 @@ func TestPackings(t *testing.T) {
 	}
 	for i, p := range packed.All {
 		if golden.Slow() || i%4 == 0 { // the long ring has all
-			try(p, "tiny-llama")
+			try(p, "smollm3")
 		}
 		if slices.Contains([]string{"fp8-block", "modelopt-nvfp4", "gptq-act-order"}, p.Name) {
 			try(p, "qwen3moe")

@@ -92,7 +92,7 @@ func TestModulesAlone(t *testing.T) {
 			}
 			t.Run(model+"/"+faults, func(t *testing.T) {
 				m := tiny(t, model)
-				dump, _ := m.record(t, "activations=f32", faults, m.texts(t, "The color of the sky is", long))
+				dump, _ := m.record(t, "activations=f32", faults, m.texts(t, "The color of the sky is", mixed))
 				left := 0
 				for _, p := range dump.Prompts {
 					p.Hidden = nil

@@ -180,7 +180,7 @@ func TestPacked(t *testing.T) {
 		t.Run(c.packing+"/"+c.fault, func(t *testing.T) {
 			dir := t.TempDir()
 			p := packed.All[slices.IndexFunc(packed.All, func(p packed.Packing) bool { return p.Name == c.packing })]
-			if err := packed.Folders(golden.Model(t, "tiny-llama"), dir+"/packed", dir+"/plain", p, nil); err != nil {
+			if err := packed.Folders(golden.Model(t, "smollm3"), dir+"/packed", dir+"/plain", p, nil); err != nil {
 				t.Fatal(err)
 			}
 			m := load(t, dir+"/packed")

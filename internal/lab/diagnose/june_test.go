@@ -68,7 +68,7 @@ func TestWithin(t *testing.T) {
 		{"tiny-gemma4", "", "mask=self@all; rope_factors:attn_k_rope@all", map[string][]int{"mask": {0, 1, 2, 3, 4, 5, 6, 7}, "rope_factors": {0, 1, 2}}, true}, // layer 4 alone shows the keys of layer 2 first
 		{"tiny-gemma4", "", "rope_partial@all; kv_cache_position=fresh@all", map[string][]int{"rope_partial": {0, 1, 2, 3, 4, 5, 6, 7}, "kv_cache_position": {0, 1, 2, 3, 4, 5, 6, 7}}, true},
 		{"tiny-gemma3", "", "norm_missing=untapped@3; weight_permuted@3", map[string][]int{"norm_missing": {3}, "weight_permuted": {3}}, false},
-		{"tiny-llama", "", "kv_cache_position=fresh@2; rope_position:attn_q_rope@all; rope_theta:attn_k_rope@all", map[string][]int{"kv_cache_position": {2}, "rope_position": {0, 1, 2, 3}, "rope_theta": {0, 1, 2, 3}}, true},
+		{"granite", "", "kv_cache_position=fresh@2; rope_position:attn_q_rope@all; rope_theta:attn_k_rope@all", map[string][]int{"kv_cache_position": {2}, "rope_position": {0, 1, 2}, "rope_theta": {0, 1, 2}}, true},
 	} {
 		if !golden.Slow() && !c.quick {
 			continue
@@ -88,7 +88,7 @@ func TestWithin(t *testing.T) {
 // TestSharedUnknown wants a fault without a name in all layers' attention called one, though layers share keys and values:
 // the keys of the layer that computes them are not to blame.
 func TestSharedUnknown(t *testing.T) {
-	m := tiny(t, "tiny-gemma4")
+	m := tiny(t, "gemma3n")
 	dump, done := m.record(t, "activations=f32", "x_value_signs@all", m.texts(t, "The color of the sky is"))
 	d := m.diagnose(t, modules(dump), nil)
 	if f := suspicions(d); len(f) != 1 || f[0].Cause != "unknown" || f[0].Op != "Attention" || !slices.Equal(f[0].Layers, done[0].Layers) {
