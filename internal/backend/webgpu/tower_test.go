@@ -31,7 +31,7 @@ func TestTowers(t *testing.T) {
 			}
 			defer c.Close()
 			if !golden.Slow() {
-				c.Tower.Processor = []byte(strings.Replace(string(c.Tower.Processor), `"max_soft_tokens": 280`, `"max_soft_tokens": 12`, 1))
+				c.Tower.Processor = []byte(strings.Replace(string(c.Tower.Processor), `"max_soft_tokens": 70`, `"max_soft_tokens": 12`, 1))
 			}
 			data, err := os.ReadFile(golden.Shared(t, "goldens/vision/images/checker.png"))
 			if err != nil {
