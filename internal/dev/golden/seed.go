@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -39,11 +41,22 @@ type run struct {
 func Seeded(t testing.TB, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(dir))
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || strings.HasPrefix(d.Name(), "golden.safetensors") { // no part of the model
+			return err
+		}
+		at := filepath.Join(to, filepath.FromSlash(path))
+		if d.IsDir() {
+			return os.MkdirAll(at, 0o777)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+		if err == nil {
+			err = os.WriteFile(at, b, 0o666)
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatalf("golden: seed: %v", err)
-	}
-	for _, name := range []string{"golden.safetensors", "golden.safetensors.br"} { // no part of the model
-		os.Remove(filepath.Join(to, name))
 	}
 	if err := Grow(to); err != nil {
 		t.Fatal(err)
@@ -51,31 +64,47 @@ func Seeded(t testing.TB, dir string) string {
 	return to
 }
 
-// Grow writes the weights of a model folder with a seed.json beside it.
+// Grow writes the weights of a model folder with a seed.json beside it. A process computes the weights of a seed once.
 func Grow(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "seed.json"))
 	if err != nil {
 		return fmt.Errorf("golden: seed: %w", err)
 	}
-	var s seed
-	if err := json.Unmarshal(b, &s); err != nil {
+	once, _ := grown.LoadOrStore(string(b), sync.OnceValues(func() (map[string][]byte, error) { return grow(b) }))
+	files, err := once.(func() (map[string][]byte, error))()
+	if err != nil {
 		return fmt.Errorf("golden: seed: %s: %w", dir, err)
 	}
-	files := map[string]map[string][]int{"": s.Tensors} // by folder
-	for name, shape := range s.Dense {
-		folder, rest := path.Split(name)
-		files[folder] = map[string][]int{rest: shape}
-	}
-	for folder, tensors := range files {
-		data, err := s.safetensors(folder, tensors)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, filepath.FromSlash(folder), "model.safetensors"), data, 0o666)
-		}
+	for folder, data := range files {
+		err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(folder), "model.safetensors"), data, 0o666)
 		if err != nil {
 			return fmt.Errorf("golden: seed: %s: %w", dir, err)
 		}
 	}
 	return nil
+}
+
+// grown holds the files of weights by the text of their seed.json.
+var grown sync.Map
+
+// grow returns the files of a seed's weights by folder.
+func grow(text []byte) (map[string][]byte, error) {
+	var s seed
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	shapes, files := map[string]map[string][]int{"": s.Tensors}, map[string][]byte{}
+	for name, shape := range s.Dense {
+		folder, rest := path.Split(name)
+		shapes[folder] = map[string][]int{rest: shape}
+	}
+	for folder, tensors := range shapes {
+		var err error
+		if files[folder], err = s.safetensors(folder, tensors); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 // safetensors is a file of the tensors, sorted by name, whose values are those of
@@ -131,6 +160,7 @@ func (r run) values(data []byte, mean, std float64) []byte {
 	h.Write([]byte(r.Of))
 	start := h.Sum64()
 	scale := 65535 / math.Sqrt(3)
+	data = slices.Grow(data, 2*(r.To-r.From))
 	for i := r.From; i < r.To; i++ {
 		x := splitmix(start + uint64(i+1)*0x9E3779B97F4A7C15)
 		sum := float64(x&0xFFFF) + float64(x>>16&0xFFFF) + float64(x>>32&0xFFFF) + float64(x>>48)

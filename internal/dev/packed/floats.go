@@ -70,15 +70,25 @@ func small(code, exp, mantissa int) float64 {
 	return sign * math.Ldexp(1+m, e-bias)
 }
 
-// nearest returns the code whose value is nearest to x.
-func nearest(x float64, exp, mantissa, last int) (code int) {
+// e4m3 and e2m1 are the values of small by code.
+var e4m3, e2m1 = smalls(4, 3), smalls(2, 1)
+
+func smalls(exp, mantissa int) (all []float64) {
+	for code := range 2 << (exp + mantissa) {
+		all = append(all, small(code, exp, mantissa))
+	}
+	return all
+}
+
+// nearest returns the code, up to a last one, whose value is nearest to x.
+func nearest(x float64, values []float64, last int) (code int) {
 	sign := 0
 	if math.Signbit(x) {
-		sign = 1 << (exp + mantissa)
+		sign = len(values) / 2
 	}
 	x = math.Abs(x)
-	above := sort.Search(last, func(c int) bool { return small(c, exp, mantissa) > x }) // values grow with codes
-	if below := max(above-1, 0); x-small(below, exp, mantissa) < small(above, exp, mantissa)-x {
+	above := sort.Search(last, func(c int) bool { return values[c] > x }) // values grow with codes
+	if below := max(above-1, 0); x-values[below] < values[above]-x {
 		above = below
 	}
 	return above | sign
@@ -113,8 +123,8 @@ func fp8(ending string, d tensor.DType, rows, columns int) pack {
 		codes, values := make([]byte, len(w)), make([]float32, len(w))
 		for i, x := range w {
 			s := float64(scales[i/k/bn*gk+i%k/bk])
-			c := nearest(float64(x)/s, 4, 3, 0x7e)
-			codes[i], values[i] = byte(c), float32(small(c, 4, 3)*s)
+			c := nearest(float64(x)/s, e4m3, 0x7e)
+			codes[i], values[i] = byte(c), float32(e4m3[c]*s)
 		}
 		shape := []int{gn, gk}
 		if rows == 0 {
@@ -171,8 +181,8 @@ func fp4(ending string, d tensor.DType, scale string, of tensor.DType, group int
 				case "weight_scale_2":
 					wanted /= float64(by)
 				}
-				c := max(1, nearest(wanted, 4, 3, 0x7e))
-				scales[g], s = byte(c), float32(small(c, 4, 3))
+				c := max(1, nearest(wanted, e4m3, 0x7e))
+				scales[g], s = byte(c), float32(e4m3[c])
 				switch factor {
 				case "weight_global_scale":
 					s /= by
@@ -182,9 +192,9 @@ func fp4(ending string, d tensor.DType, scale string, of tensor.DType, group int
 			}
 			for j, x := range part {
 				i := g*group + j
-				c := nearest(float64(x)/float64(s), 2, 1, 7)
+				c := nearest(float64(x)/float64(s), e2m1, 7)
 				codes[i/2] |= byte(c) << (i % 2 * 4)
-				values[i] = float32(small(c, 2, 1) * float64(s))
+				values[i] = float32(e2m1[c] * float64(s))
 			}
 		}
 		parts := []tensor.Tensor{part(ending, d, codes, n, k/2/d.BlockBytes()), part(scale, of, scales, n, k/group)}
