@@ -324,6 +324,36 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+// TestStreamDies: the end of a stream of events in a call is an error of the call, and the next call opens another stream.
+func TestStreamDies(t *testing.T) {
+	s := echoing()
+	h := sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return s }, nil)
+	var end atomic.Pointer[context.CancelFunc]
+	var dies atomic.Bool
+	all, _ := far(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			end.Store(&cancel)
+			r = r.WithContext(ctx)
+		} else if dies.Swap(false) {
+			(*end.Load())()
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}), "sse")
+	dies.Store(true)
+	if _, err := call(t, all, "echo", "hi"); err == nil || !strings.HasPrefix(err.Error(), "MCP server one: ") || strings.Contains(err.Error(), "no answer") {
+		t.Errorf("the stream's end: %v", err)
+	} else {
+		t.Log(err)
+	}
+	if r, err := call(t, all, "echo", "hi"); err != nil || r.Content != "hi" {
+		t.Errorf("afterwards: %+v, %v", r, err)
+	}
+}
+
 // TestElsewhere: a stream of events may not name another host for the messages.
 func TestElsewhere(t *testing.T) {
 	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
