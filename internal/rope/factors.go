@@ -30,7 +30,7 @@ func (p Params) GGUF(dim int) ([]float32, error) {
 		}
 	case "llama3":
 		for i, v := range New(p.Theta, dim) {
-			factors[i] = p.llama3Factor(v)
+			factors[i] = p.bandFactor(v)
 		}
 	case "factors":
 		copy(factors, p.Factors)
@@ -42,8 +42,8 @@ func (p Params) GGUF(dim int) ([]float32, error) {
 	return factors, nil
 }
 
-// llama3Factor returns the divisor of the frequency v in Llama3.
-func (p *Params) llama3Factor(v float64) float32 {
+// bandFactor returns the divisor of the frequency v in Bands.
+func (p *Params) bandFactor(v float64) float32 {
 	wave := round(round(1/v) * round(2*math.Pi))
 	switch {
 	case wave < round(p.Context/p.High):
@@ -56,9 +56,9 @@ func (p *Params) llama3Factor(v float64) float32 {
 	return float32(1 / round(round(round(1-mix)/p.Factor)+mix))
 }
 
-// Llama3From finds the settings of type llama3 whose divisors, rounded as GGUF rounds them, are factors: the published
+// BandsFrom finds the settings of type llama3 whose divisors, rounded as GGUF rounds them, are factors: the published
 // low_freq_factor 1 and high_freq_factor 4, and a context that is a power of two. It returns false if there are none.
-func Llama3From(theta float64, factors []float32) (Params, bool) {
+func BandsFrom(theta float64, factors []float32) (Params, bool) {
 	if len(factors) == 0 || len(factors) > 1<<15 {
 		return Params{}, false
 	}
@@ -71,7 +71,7 @@ func Llama3From(theta float64, factors []float32) (Params, bool) {
 	return Params{}, false
 }
 
-// Banded finds the settings of type llama3 making freqs of the powers of base, as Llama3From does from divisors. It
+// Banded finds the settings of type llama3 making freqs of the powers of base, as BandsFrom does from divisors. It
 // returns false if there are none.
 func Banded(freqs []float64, base float64, dim int) (Params, bool) {
 	plain, last := New(base, dim), len(freqs)-1

@@ -30,11 +30,11 @@ func TestGGUF(t *testing.T) {
 				t.Errorf("%+v: frequency %d is %v, not %v", c, i, v, scaled.Freqs[i])
 			}
 		}
-		if back, ok := Llama3From(p.Theta, f); !ok || back.Factor != p.Factor || back.Context != p.Context || back.Low != 1 || back.High != 4 {
+		if back, ok := BandsFrom(p.Theta, f); !ok || back.Factor != p.Factor || back.Context != p.Context || back.Low != 1 || back.High != 4 {
 			t.Errorf("%+v became %+v, %v", p, back, ok)
 		}
 		f[len(f)/2] *= 1.001
-		if back, ok := Llama3From(p.Theta, f); ok {
+		if back, ok := BandsFrom(p.Theta, f); ok {
 			t.Errorf("changed divisors are %+v", back)
 		}
 	}
@@ -52,7 +52,7 @@ func TestGGUF(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	if _, ok := Llama3From(1e4, nil); ok {
+	if _, ok := BandsFrom(1e4, nil); ok {
 		t.Error("no divisors are settings")
 	}
 }

@@ -5,9 +5,8 @@ import "math"
 // pow returns x^y for x ≥ 1 and y in [0, 1], within 2^-51 of the exact value:
 // e^(y·ln x) with the logarithm and its product held as sums of two float64.
 //
-// Like sincos, it uses only operations that IEEE 754 defines to the bit. The
-// functions of package math differ between architectures, and a compiler may
-// fuse x*y+z unless the product is converted; hence the spelling.
+// Like sincos, it uses only operations that IEEE 754 defines to the bit. The functions of package math differ between
+// architectures, and a compiler may fuse x*y+z unless the product is converted; hence the spelling.
 func pow(x, y float64) float64 {
 	hi, lo := log2(x)
 	p := float64(y * hi)
@@ -58,8 +57,7 @@ var (
 		1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -1.0 / 2}
 )
 
-// sincos returns the sine and cosine of x, within 2^-51 of the exact values
-// for float32 numbers |x| < 2^30.
+// sincos returns the sine and cosine of x, within 2^-51 of the exact values for float32 numbers |x| < 2^30.
 func sincos(x float64) (sin, cos float64) {
 	// pi/2 in three parts. The first has 33 bits, so that k*part1 is exact and
 	// so is the difference from a float32 number.

@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// Params is how a file describes a rotary embedding. The tags are the keys of
-// Hugging Face's config.json, there at the top level, in rope_scaling or in
-// rope_parameters. The zero value says nothing.
+// Params is how a file describes a rotary embedding. The tags are the keys of Hugging Face's config.json, there at the
+// top level, in rope_scaling or in rope_parameters. The zero value says nothing.
 type Params struct {
 	Theta   float64 `json:"rope_theta"`
 	Type    string  `json:"rope_type"` // one of Resolve's
@@ -29,8 +28,7 @@ type Params struct {
 	Short []float32 `json:"short_factor"`
 	Long  []float32 `json:"long_factor"`
 
-	// Factors is GGUF's rope_freqs tensor: the divisors of the frequencies,
-	// with Type "factors".
+	// Factors is GGUF's rope_freqs tensor: the divisors of the frequencies, with Type "factors".
 	Factors []float32 `json:"factors"`
 
 	longest, opened int // see Open
@@ -161,7 +159,7 @@ func (p *Params) scale(f Freqs) (Freqs, error) {
 		}
 		return f.Partial(cmp.Or(p.Part, 1)).Linear(factor), nil
 	case "llama3":
-		return p.llama3(f)
+		return p.bands(f)
 	case "factors":
 		return p.divide(f)
 	}
@@ -169,7 +167,7 @@ func (p *Params) scale(f Freqs) (Freqs, error) {
 		"longrope and proportional", p.Type)
 }
 
-func (p *Params) llama3(f Freqs) (Freqs, error) {
+func (p *Params) bands(f Freqs) (Freqs, error) {
 	err := cmp.Or(
 		p.positive("factor", p.Factor),
 		p.positive("low_freq_factor", p.Low),
@@ -181,7 +179,7 @@ func (p *Params) llama3(f Freqs) (Freqs, error) {
 	if p.Low > p.High { // equal factors leave no band between the two: Llama 4 Scout has them
 		return nil, fmt.Errorf("rope_type llama3: low_freq_factor %v is above high_freq_factor %v", p.Low, p.High)
 	}
-	return f.Llama3(p.Factor, p.Low, p.High, p.Context), nil
+	return f.Bands(p.Factor, p.Low, p.High, p.Context), nil
 }
 
 func (p *Params) divide(f Freqs) (Freqs, error) {

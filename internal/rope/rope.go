@@ -15,8 +15,7 @@ import "math"
 // of a head; pairs past its end do not turn. The values are float32 numbers.
 type Freqs []float64
 
-// New returns the dim/2 frequencies 1/base^(2i/dim). It expects base ≥ 1 and
-// an even dim.
+// New returns the dim/2 frequencies 1/base^(2i/dim). It expects base ≥ 1 and an even dim.
 func New(base float64, dim int) Freqs {
 	f := make(Freqs, dim/2)
 	for i := range f {
@@ -25,8 +24,7 @@ func New(base float64, dim int) Freqs {
 	return f
 }
 
-// Partial keeps the leading part of the pairs; the others do not turn. It
-// expects part from 0 to 1.
+// Partial keeps the leading part of the pairs; the others do not turn. It expects part from 0 to 1.
 func (f Freqs) Partial(part float64) Freqs {
 	return f[:int(float64(len(f))*part)]
 }
@@ -53,11 +51,11 @@ func (f Freqs) Factors(factors []float32) Freqs {
 	return g[:n]
 }
 
-// Llama3 divides the frequencies whose wavelength exceeds context/low by
+// Bands divides the frequencies whose wavelength exceeds context/low by
 // factor, keeps wavelengths below context/high and blends between.
 // (_compute_llama3_parameters in transformers/modeling_rope_utils.py; PyTorch
 // divides a number by a tensor as the number times the tensor's reciprocal.)
-func (f Freqs) Llama3(factor, low, high, context float64) Freqs {
+func (f Freqs) Bands(factor, low, high, context float64) Freqs {
 	g := make(Freqs, len(f))
 	for i, v := range f {
 		wave := round(round(1/v) * round(2*math.Pi))

@@ -40,11 +40,11 @@ func TestNew(t *testing.T) {
 // has the frequencies 1, 0.1, 0.01, 0.001 and the wavelengths 2π times 1 to 1000.
 func TestLlama3(t *testing.T) {
 	f := New(1e4, 8)
-	g := f.Llama3(8, 1, 2, 2000) // kept below 1000, stretched above 2000
+	g := f.Bands(8, 1, 2, 2000) // kept below 1000, stretched above 2000
 	if g[0] != f[0] || g[1] != f[1] || g[2] != f[2] || !closeTo32(g[3], 0.001/8) {
 		t.Errorf("%v from %v", g, f)
 	}
-	g = f.Llama3(8, 0.25, 4, 2000) // blended from 500 to 8000
+	g = f.Bands(8, 0.25, 4, 2000) // blended from 500 to 8000
 	mix := (2000/(2*math.Pi*1000) - 0.25) / 3.75
 	if want := (1-mix)*0.001/8 + mix*0.001; math.Abs(g[3]/want-1) > 2e-7 {
 		t.Errorf("blend %v, want %v", g[3], want)
@@ -55,7 +55,7 @@ func TestLlama3(t *testing.T) {
 func TestLlama3Blend(t *testing.T) {
 	for _, base := range []float64{1e4, 5e5} {
 		f := New(base, 128)
-		for i, got := range f.Llama3(32, 1, 4, 8192) {
+		for i, got := range f.Bands(32, 1, 4, 8192) {
 			turns := 8192 * f[i] / (2 * math.Pi)
 			mix := min(max((turns-1)/3, 0), 1)
 			if want := (1-mix)*f[i]/32 + mix*f[i]; math.Abs(got/want-1) > 4e-7 {
@@ -85,8 +85,8 @@ func TestResolve(t *testing.T) {
 		{"linear", Params{Theta: 1e4, Type: "linear", Factor: 8}, plain.Linear(8)},
 		{"dynamic", opening(Params{Theta: 1e4, Type: "dynamic", Factor: 4}, 512, 512), plain},
 		{"dynamic, context unsaid", opening(Params{Theta: 1e4, Type: "dynamic", Factor: 4}, 512, 0), plain},
-		{"llama3", Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4, Context: 512}, plain.Llama3(8, 1, 4, 512)},
-		{"llama3, context unsaid", opening(Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4}, 512, 0), plain.Llama3(8, 1, 4, 512)},
+		{"llama3", Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4, Context: 512}, plain.Bands(8, 1, 4, 512)},
+		{"llama3, context unsaid", opening(Params{Theta: 1e4, Type: "llama3", Factor: 8, Low: 1, High: 4}, 512, 0), plain.Bands(8, 1, 4, 512)},
 		{"proportional", Params{Theta: 1e4, Type: "proportional", Part: 0.25}, plain[:1]},
 		{"proportional and factor", Params{Theta: 1e4, Type: "proportional", Part: 0.5, Factor: 2}, plain[:2].Linear(2)},
 		{"factors", Params{Theta: 1e4, Type: "factors", Factors: scaled}, Freqs{1, round(plain[1] / 2)}},
@@ -201,7 +201,7 @@ func TestBits(t *testing.T) {
 	for _, base := range []float64{1e4, 5e5, 1e6} {
 		f := New(base, 128)
 		binary.Write(h, binary.LittleEndian, f)
-		f = f.Llama3(32, 1, 4, 8192)
+		f = f.Bands(32, 1, 4, 8192)
 		binary.Write(h, binary.LittleEndian, f)
 		cos, sin := NewTable(f, 0).Rows(2000)
 		binary.Write(h, binary.LittleEndian, cos)

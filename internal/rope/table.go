@@ -17,8 +17,7 @@ type Table struct {
 // turns is row after row of len(freqs) values, one row a position.
 type turns struct{ cos, sin []float32 }
 
-// NewTable returns an empty table of the frequencies f, whose cosines and sines have a
-// magnitude; 0 is 1. It keeps f.
+// NewTable returns an empty table of the frequencies f, whose cosines and sines have a magnitude; 0 is 1. It keeps f.
 func NewTable(f Freqs, magnitude float64) *Table {
 	t := &Table{freqs: f, magnitude: magnitude}
 	t.rows.Store(&turns{})
@@ -35,8 +34,7 @@ func (t *Table) Row(pos int) (cos, sin []float32) {
 	return r.cos[pos*n : (pos+1)*n], r.sin[pos*n : (pos+1)*n]
 }
 
-// Rows returns the cosines and sines of the positions 0 to n-1, row after row.
-// The caller must not change them.
+// Rows returns the cosines and sines of the positions 0 to n-1, row after row. The caller must not change them.
 func (t *Table) Rows(n int) (cos, sin []float32) {
 	r := t.rows.Load()
 	n *= len(t.freqs)
@@ -46,8 +44,7 @@ func (t *Table) Rows(n int) (cos, sin []float32) {
 	return r.cos[:n], r.sin[:n]
 }
 
-// extend makes at least n rows, twice as many as before, or 64. Rows already
-// handed out stay as they are.
+// extend makes at least n rows, twice as many as before, or 64. Rows already handed out stay as they are.
 func (t *Table) extend(n int) *turns {
 	t.grow.Lock()
 	defer t.grow.Unlock()

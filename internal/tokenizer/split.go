@@ -48,7 +48,7 @@ var patternSplitters = map[string]splitter{
 	"caseWords":   func(s string) int { return splitByCase(s, 3, true) },
 	"youtu":       func(s string) int { return splitByCase(s, 1, true) },
 	"tekken":      func(s string) int { return splitByCase(s, 1, false) },
-	"kimi":        splitKimi,
+	"hanWords":    splitHanWords,
 	"symbolWords": splitSymbolWords,
 
 	"newline":     splitNewlines,
@@ -440,8 +440,8 @@ func slashes(s string, i int) int {
 	return i
 }
 
-// splitKimi cuts by the pattern kimi.
-func splitKimi(s string) int {
+// splitHanWords cuts by the pattern hanWords.
+func splitHanWords(s string) int {
 	if r, n := decode(s, 0); isHanScript(r) {
 		return while(s, n, isHanScript)
 	}
@@ -468,7 +468,7 @@ func isHanScript(r rune) bool { return unicode.Is(unicode.Han, r) }
 // piece.
 func splitSymbolWords(s string) int {
 	for i := 0; i < len(s); {
-		if n := matchDeepSeek3(s[i:]); n > 0 {
+		if n := matchSymbolWord(s[i:]); n > 0 {
 			if i > 0 {
 				return i
 			}
@@ -480,8 +480,8 @@ func splitSymbolWords(s string) int {
 	return len(s)
 }
 
-// matchDeepSeek3 returns the length of the match at s, or 0.
-func matchDeepSeek3(s string) int {
+// matchSymbolWord returns the length of the match at s, or 0.
+func matchSymbolWord(s string) int {
 	r, n := decode(s, 0)
 	next := rune(-1) // in no class
 	if n < len(s) {

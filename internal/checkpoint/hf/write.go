@@ -76,7 +76,7 @@ func ropeHF(c *settings.Model, config map[string]any) error {
 	s, _ := family.Object(params[family.SlidingAttention])
 	f, s = maps.Clone(f), maps.Clone(s)
 	if f["rope_type"] == "factors" {
-		p, err := llama3(f)
+		p, err := bands(f)
 		if err != nil {
 			return err
 		}
@@ -121,8 +121,8 @@ func ropeHF(c *settings.Model, config map[string]any) error {
 	return nil
 }
 
-// llama3 finds the settings behind the divisors of rope_freqs.
-func llama3(f map[string]any) (map[string]any, error) {
+// bands finds the settings behind the divisors of rope_freqs.
+func bands(f map[string]any) (map[string]any, error) {
 	list, _ := f["factors"].([]any)
 	factors := make([]float32, len(list))
 	for i, v := range list {
@@ -130,7 +130,7 @@ func llama3(f map[string]any) (map[string]any, error) {
 		factors[i] = float32(n)
 	}
 	theta, _ := f["rope_theta"].(float64)
-	p, ok := rope.Llama3From(theta, factors)
+	p, ok := rope.BandsFrom(theta, factors)
 	if !ok {
 		return nil, fmt.Errorf("tensor rope_freqs: its divisors %v are no published rope_type llama3, and "+
 			"config.json has no key for them",

@@ -15,8 +15,8 @@ import (
 // formatWords are family names that mean something else: in all packages, or in one.
 var formatWords = map[string]*regexp.Regexp{
 	"":                         regexp.MustCompile(`(?i)(ik_)?llama\.?cpp|llama-[a-z]+|coherent|gptq|exllama`),                                                                                                                  // other engines, their tools and packings; a word of WGSL
-	"internal/rope":            regexp.MustCompile(`(?i)llama3`),                                                                                                                                                                // a rope_type of config.json
-	"internal/checkpoint/hf":   regexp.MustCompile(`(?i)llama3`),                                                                                                                                                                // likewise
+	"internal/rope":            regexp.MustCompile(`"[^"]*llama3[^"]*"`),                                                                                                                                                        // a rope_type of config.json
+	"internal/checkpoint/hf":   regexp.MustCompile(`"[^"]*llama3[^"]*"`),                                                                                                                                                        // likewise
 	"internal/image/processor": regexp.MustCompile(`"[A-Za-z0-9_]+ImageProcessor"`),                                                                                                                                             // values of image_processor_type
 	"internal/tokenizer":       regexp.MustCompile(`"(llama|llama3|llama4|gemma4|qwen2|qwen35|[a-z0-9-]+-qwen|gpt-?2|gpt-4o|smollm|glm4|qwen35|deepseek-[a-z0-9]+)"|"(modern-)?bert"|Bert(Normalizer|PreTokenizer|Processing)`), // values of tokenizer.ggml.model and .pre
 }
