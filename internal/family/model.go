@@ -30,14 +30,18 @@ func Of[C any, M Forwarder](newModel func(C) (M, error)) Model {
 		Config:  func() any { return new(C) },
 		weights: reflect.TypeFor[M]().Elem(),
 		New: func(config any, positions, context int) (Forwarder, error) {
-			for _, f := range reflect.VisibleFields(reflect.TypeFor[C]()) {
-				if f.Type == reflect.TypeFor[rope.Kinds]() {
-					reflect.ValueOf(config).Elem().FieldByIndex(f.Index).Addr().Interface().(*rope.Kinds).Open(positions,
-						context)
-				}
-			}
+			openRotations(reflect.ValueOf(config).Elem(), positions, context)
 			return newModel(*config.(*C))
 		},
+	}
+}
+
+// openRotations opens the rotations of a configuration. It is apart from Of, which the program has once a family.
+func openRotations(config reflect.Value, positions, context int) {
+	for _, f := range reflect.VisibleFields(config.Type()) {
+		if f.Type == reflect.TypeFor[rope.Kinds]() {
+			config.FieldByIndex(f.Index).Addr().Interface().(*rope.Kinds).Open(positions, context)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ type Latent struct {
 	NumHeads         int              `json:"num_attention_heads"`
 	Rank             int              `json:"kv_lora_rank"`
 	PlainDim         int              `json:"qk_nope_head_dim"` // features of a head of its own, without rotation
-	SharedDim        int              `json:"qk_rope_head_dim"` // features of keys shared by all heads, with rotation if any turn
+	SharedDim        int              `json:"qk_rope_head_dim"` // features of keys for all heads, which may turn
 	ValueDim         int              `json:"v_head_dim"`
 	RMSNormEps       float32          `json:"rms_norm_eps"`
 	Act              graph.Activation `json:"hidden_act"`
@@ -186,6 +186,30 @@ func (a *Attention) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Siz
 	if turn != nil {
 		q, k = g.RoPE("q", q, *turn), g.RoPE("k", k, *turn)
 	}
+	return a.Mix(g, q, k, v, kv, s)
+}
+
+// Biased is grouped-query attention with biases of queries, keys and values where attention_bias says so.
+type Biased struct {
+	Attention `gguf:"" hf:""`
+	QBias     *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
+	KBias     *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
+	VBias     *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
+}
+
+// Heads records queries [T, heads, dim], and keys and values [T, kvHeads, dim]; queries and keys turn by turn.
+func (a *Biased) Heads(g graph.Builder, x *graph.Node, s *Sizes, turn *graph.RoPEAttr) (q, k, v *graph.Node) {
+	q = Linear(g, a.Q, a.QBias, x, s.NumHeads*s.HeadDim)   // [T, heads·dim]
+	k = Linear(g, a.K, a.KBias, x, s.NumKVHeads*s.HeadDim) // [T, kvHeads·dim]
+	v = Linear(g, a.V, a.VBias, x, s.NumKVHeads*s.HeadDim) //
+	q = g.RoPE("q", g.Heads(q, s.HeadDim), *turn)
+	k = g.RoPE("k", g.Heads(k, s.HeadDim), *turn)
+	return q, k, g.Heads(v, s.HeadDim)
+}
+
+// Forward hides Attention's, which knows no biases.
+func (a *Biased) Forward(g graph.Builder, x *graph.Node, kv *graph.KV, s *Sizes, turn *graph.RoPEAttr) *graph.Node {
+	q, k, v := a.Heads(g, x, s, turn)
 	return a.Mix(g, q, k, v, kv, s)
 }
 

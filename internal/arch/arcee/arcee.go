@@ -1,7 +1,6 @@
 // Package arcee is the decoder of Arcee's AFM.
 //
-// Differences from Llama: the MLP has no gate, and squares ReLU's output. Heads may turn by yarn. There are
-// no biases.
+// Differences from Llama: the MLP has no gate, and squares ReLU's output. Heads may turn by yarn. There are no biases.
 //
 // Source: transformers, models/arcee/modeling_arcee.py; So et al. 2021, arXiv:2109.08668 (squared ReLU).
 package arcee

@@ -1,10 +1,9 @@
 // Package bert is the BERT encoder, and XLM-RoBERTa's, different in the tokenizer alone.
 //
-// Differences from Llama: all of a text is seen from everywhere; positions are learned, and added with a kind
-// of text, here the first; norms are LayerNorms with biases behind each half of a layer and behind the
-// embeddings; projections have biases; the MLP has no gate; no head to predict tokens. A reranker's head is
-// no part of the graph (package embed). Files of XLM-RoBERTa have learned positions from behind the padding's
-// on, counted from 0 here, as in GGUF.
+// Differences from Llama: all of a text is seen from everywhere; positions are learned, and added with a kind of text,
+// here the first; norms are LayerNorms with biases behind each half of a layer and behind the embeddings; projections
+// have biases; the MLP has no gate; no head to predict tokens. A reranker's head is no part of the graph (package
+// embed). Files of XLM-RoBERTa have learned positions from behind the padding's on, counted from 0 here, as in GGUF.
 //
 // Source: transformers, models/bert/modeling_bert.py; Devlin et al. 2018, arXiv:1810.04805.
 package bert

@@ -1,11 +1,9 @@
 // Package cohere2 is the decoder of Command R7B and Command A.
 //
-// Differences from Llama: attention and MLP side by side, over a single LayerNorm without bias; sliding
-// layers with a full layer in between; only sliding layers turn queries and keys, in neighbouring pairs; a
-// scale of the logits.
+// Differences from Llama: attention and MLP side by side, over a single LayerNorm without bias; sliding layers with a
+// full layer in between; only sliding layers turn queries and keys, in neighbouring pairs; a scale of the logits.
 //
-// Source: transformers, models/cohere2/modeling_cohere2.py; Cohere 2025,
-// arXiv:2504.00698.
+// Source: transformers, models/cohere2/modeling_cohere2.py; Cohere 2025, arXiv:2504.00698.
 package cohere2
 
 import (

@@ -135,7 +135,6 @@ func (m *Model) Decoder() *family.Decoder {
 	return d
 }
 
-// kv returns the store of a layer.
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model,
 	chosen **graph.Node) *graph.Node {
 	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m, chosen))

@@ -4,8 +4,7 @@
 // queries and keys, head by head. In the 32B three of four layers slide, and full ones turn neither queries
 // nor keys. Where no layer slides, all turn.
 //
-// Source: transformers, models/exaone4/modeling_exaone4.py; LG AI Research 2025,
-// arXiv:2507.11407.
+// Source: transformers, models/exaone4/modeling_exaone4.py; LG AI Research 2025, arXiv:2507.11407.
 package exaone4
 
 import (

@@ -1,8 +1,7 @@
 // Package falcon is the Falcon decoder.
 //
 // Differences from Llama: attention and MLP work side by side, behind one norm or behind a norm each; norms are
-// LayerNorms with biases; a projection makes queries, keys and values; the MLP has no gate, and the exact
-// GELU.
+// LayerNorms with biases; a projection makes queries, keys and values; the MLP has no gate, and the exact GELU.
 //
 // Source: transformers, models/falcon/modeling_falcon.py; Almazrouei et al. 2023, arXiv:2311.16867. published.json
 // has the values of falcon-7b's config.json, as public repositories quote them.

@@ -1,9 +1,8 @@
 // Package falconh1 is the Falcon-H1 decoder.
 //
-// Differences from Llama: each layer has Mamba 2's gated scan beside attention, over the same normed input,
-// and adds both. A dozen multipliers scale the embedding, inputs and outputs of attention and scan, keys, the
-// parts of the scan's projection, the MLP's gate and output, and the logits. GGUF's files have them
-// multiplied into the weights.
+// Differences from Llama: each layer has Mamba 2's gated scan beside attention, over the same normed input, and adds
+// both. A dozen multipliers scale the embedding, inputs and outputs of attention and scan, keys, the parts of the
+// scan's projection, the MLP's gate and output, and the logits. GGUF's files have them multiplied into the weights.
 //
 // Source: transformers, models/falcon_h1/modeling_falcon_h1.py; TII 2025, arXiv:2507.22448.
 package falconh1

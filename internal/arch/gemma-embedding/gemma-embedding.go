@@ -5,8 +5,7 @@
 // of layer with its own rotary base; a configured attention scale; scaled embeddings; tanh GELU; no head. The
 // way from rows to a vector, with two dense layers, is no part of the graph (package embed).
 //
-// Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025,
-// arXiv:2503.19786.
+// Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025, arXiv:2503.19786.
 package gemmaembedding
 
 import (

@@ -4,8 +4,7 @@
 // slides; a configured attention scale; soft caps of the attention's scores and of the logits; scaled
 // embeddings, tied to the output; tanh GELU.
 //
-// Source: transformers, models/gemma2/modeling_gemma2.py; Gemma Team 2024,
-// arXiv:2408.00118.
+// Source: transformers, models/gemma2/modeling_gemma2.py; Gemma Team 2024, arXiv:2408.00118.
 package gemma2
 
 import (

@@ -2,8 +2,7 @@ package gemma3
 
 import "github.com/karat-run/karat/internal/family"
 
-// defaults are config.json's; published files omit even the heads. Sizes given by every published file are
-// left out.
+// defaults are config.json's; published files omit even the heads. Sizes given by every published file are left out.
 var defaults = map[string]any{
 	"rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": true,
 	"max_position_embeddings": 131072., "vocab_size": 262208., "num_attention_heads": 8., "num_key_value_heads": 4.,
@@ -13,8 +12,7 @@ var defaults = map[string]any{
 // Family describes files of Gemma 3. The keys of the pattern and the scale are Karat's: llama.cpp's
 // converter writes neither.
 //
-// Source: transformers 5.17, models/gemma3/configuration_gemma3.py; llama.cpp,
-// conversion/gemma.py.
+// Source: transformers 5.17, models/gemma3/configuration_gemma3.py; llama.cpp, conversion/gemma.py.
 var Family = family.Family{
 	Name:  "gemma3",
 	Title: "Gemma 3",

@@ -4,8 +4,7 @@
 // keys; sliding layers with a full layer in between, each kind with a rotary base; a configured attention
 // scale; scaled embeddings, tied to the output; tanh GELU. The rows of an image see each other, in all layers.
 //
-// Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025,
-// arXiv:2503.19786.
+// Source: transformers, models/gemma3/modeling_gemma3.py; Gemma Team 2025, arXiv:2503.19786.
 package gemma3
 
 import (

@@ -1,6 +1,5 @@
-// Package gemma4 is the Gemma 4 text decoder in its forms: with per-layer
-// embeddings and shared keys and values (E2B, E4B), dense with K=V (31B), and
-// with experts beside the MLP (26B-A4B).
+// Package gemma4 is the Gemma 4 text decoder in its forms: with per-layer embeddings and shared keys and values (E2B,
+// E4B), dense with K=V (31B), and with experts beside the MLP (26B-A4B).
 //
 // Differences from Gemma 3: norms scale by w, not 1+w; attention is unscaled, since queries and keys are
 // normed; values are normed too, without a weight; full-attention layers have their own head size and turn

@@ -4,13 +4,10 @@
 // neighbouring pairs; queries, keys and values may have biases, and the output has none; a single projection
 // makes the MLP's gate and up.
 //
-// Source: transformers, models/glm4/modeling_glm4.py; Team GLM 2024,
-// arXiv:2406.12793.
+// Source: transformers, models/glm4/modeling_glm4.py; Team GLM 2024, arXiv:2406.12793.
 package glm4
 
 import (
-	"math"
-
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -31,19 +28,11 @@ type Model struct {
 // Layer is a decoder layer.
 type Layer struct {
 	AttnNorm     *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn         Attention     `gguf:"" hf:"self_attn"`
+	Attn         family.Biased `gguf:"" hf:"self_attn"`
 	PostAttnNorm *graph.Weight `gguf:"post_attention_norm" hf:"post_self_attn_layernorm"`
 	MLPNorm      *graph.Weight `gguf:"ffn_norm" hf:"post_attention_layernorm"`
 	MLP          MLP           `gguf:"" hf:"mlp"`
 	PostMLPNorm  *graph.Weight `gguf:"post_ffw_norm" hf:"post_mlp_layernorm"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
-	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
 }
 
 // MLP is the gated feed-forward part.
@@ -67,21 +56,11 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	x := l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m)
+	x := l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, &m.Sizes, &m.turn)
 	h = g.Add(h, g.RMSNorm(l.PostAttnNorm, x, m.RMSNormEps, 0))
 	x = l.MLP.forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m)
 	h = g.Add(h, g.RMSNorm(l.PostMLPNorm, x, m.RMSNormEps, 0))
 	return g.Name(h, "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
-	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
-	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
-	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
-	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

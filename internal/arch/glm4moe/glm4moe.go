@@ -6,8 +6,7 @@
 // behind the last is a head predicting further tokens: after the last norm a state feeds it, then its own
 // normed state, as in SGLang, models/glm4_moe_nextn.py (vLLM's glm4_moe_mtp.py feeds its own before the norm).
 //
-// Source: transformers, models/glm4_moe/modeling_glm4_moe.py; GLM-4.5 Team 2025,
-// arXiv:2508.06471.
+// Source: transformers, models/glm4_moe/modeling_glm4_moe.py; GLM-4.5 Team 2025, arXiv:2508.06471.
 package glm4moe
 
 import (

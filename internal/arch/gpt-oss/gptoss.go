@@ -5,8 +5,7 @@
 // learned sink for each head; every other layer slides; all projections have biases, the router included;
 // rotation by yarn between bounds off whole pairs.
 //
-// Source: transformers, models/gpt_oss/modeling_gpt_oss.py; OpenAI 2025,
-// arXiv:2508.10925.
+// Source: transformers, models/gpt_oss/modeling_gpt_oss.py; OpenAI 2025, arXiv:2508.10925.
 package gptoss
 
 import (

@@ -4,8 +4,7 @@ import "github.com/karat-run/karat/internal/family"
 
 // Family describes files of GPT-2.
 //
-// Source: transformers 5.17, models/gpt2/configuration_gpt2.py; llama.cpp,
-// conversion/gpt2.py and src/models/gpt2.cpp.
+// Source: transformers 5.17, models/gpt2/configuration_gpt2.py; llama.cpp, conversion/gpt2.py and src/models/gpt2.cpp.
 var Family = family.Family{
 	Name:  "gpt2",
 	Title: "GPT-2",

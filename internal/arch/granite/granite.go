@@ -3,8 +3,7 @@
 // Differences from Llama: four multipliers: of the embedding, of the attention's scores in the place of
 // 1/sqrt(head size), of the output of each half of a layer, and of the logits, divided by the multiplier.
 //
-// Source: transformers, models/granite/modeling_granite.py; IBM 2024, Granite 3.0
-// Language Models.
+// Source: transformers, models/granite/modeling_granite.py; IBM 2024, Granite 3.0 Language Models.
 package granite
 
 import (
@@ -43,11 +42,8 @@ type Layer struct {
 
 // Attention is grouped-query attention with rotary positions.
 type Attention struct {
-	family.Attention `gguf:"" hf:""`
-	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
-	OBias            *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
+	family.Biased `gguf:"" hf:""`
+	OBias         *graph.Weight `gguf:"attn_output.bias" hf:"o_proj.bias" if:"attention_bias"`
 }
 
 // MLP is the gated feed-forward part.
@@ -90,14 +86,9 @@ func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) 
 }
 
 func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
-	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
-	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn)                 // [T, heads, dim]
-	k = g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)                 // [T, kvHeads, dim]
-	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))                        //
-	x = g.Attention(q, kv, m.AttnMultiplier)                       // [T, heads·dim]
-	return family.Linear(g, a.O, a.OBias, x, m.HiddenSize)
+	q, k, v := a.Heads(g, x, &m.Sizes, &m.turn)
+	g.StoreKV(kv, k, v)
+	return family.Linear(g, a.O, a.OBias, g.Attention(q, kv, m.AttnMultiplier), m.HiddenSize)
 }
 
 func (p *MLP) forward(g graph.Builder, x *graph.Node, m *Model) *graph.Node {

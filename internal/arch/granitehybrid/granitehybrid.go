@@ -5,8 +5,7 @@
 // multipliers: of the embedding, of the attention's scores in the place of 1/sqrt(head size), of the output
 // of each half of a layer, and of the logits, divided by the multiplier.
 //
-// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py; Dao and Gu 2024,
-// arXiv:2405.21060.
+// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py; Dao and Gu 2024, arXiv:2405.21060.
 package granitehybrid
 
 import (

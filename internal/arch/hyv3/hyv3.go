@@ -4,8 +4,7 @@
 // beside an expert for all tokens. The router takes the sigmoid of each score and chooses with a correction bias.
 // The layer behind the last is a head predicting further tokens.
 //
-// Source: transformers, models/hy_v3/modeling_hy_v3.py; llama.cpp, src/models/hy-v3.cpp. published.json:
-// Hy3-preview.
+// Source: transformers, models/hy_v3/modeling_hy_v3.py; llama.cpp, src/models/hy-v3.cpp. published.json: Hy3-preview.
 package hyv3
 
 import (

@@ -6,8 +6,7 @@ import (
 
 // Family describes files of LFM2.
 //
-// Source: transformers 5.17, models/lfm2/configuration_lfm2.py; llama.cpp,
-// conversion/lfm2.py and src/models/lfm2.cpp.
+// Source: transformers 5.17, models/lfm2/configuration_lfm2.py; llama.cpp, conversion/lfm2.py and src/models/lfm2.cpp.
 var Family = family.Family{
 	Name:  "lfm2",
 	Title: "LFM2",

@@ -1,9 +1,8 @@
 // Package llama is the decoder of Llama 2 and 3, and of Mistral's models, dense or with experts, under the
 // same key. The other architectures are described by their differences from Llama.
 //
-// Source: transformers, models/llama/modeling_llama.py and
-// models/mixtral/modeling_mixtral.py; Touvron et al. 2023, arXiv:2302.13971; Jiang et
-// al. 2024, arXiv:2401.04088.
+// Source: transformers, models/llama/modeling_llama.py and models/mixtral/modeling_mixtral.py; Touvron et al. 2023,
+// arXiv:2302.13971; Jiang et al. 2024, arXiv:2401.04088.
 package llama
 
 import (

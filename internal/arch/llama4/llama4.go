@@ -1,9 +1,8 @@
 // Package llama4 is the text decoder of Llama 4.
 //
-// Differences from Llama: three of four layers see a chunk of the context and turn, in neighbouring pairs,
-// and may norm the turned rows; the fourth sees all, does not turn, and its queries grow with their position.
-// Every so many layers the MLP is a mixture beside a shared expert: the sigmoid of the best score multiplies
-// the input of its expert.
+// Differences from Llama: three of four layers see a chunk of the context and turn, in neighbouring pairs, and may norm
+// the turned rows; the fourth sees all, does not turn, and its queries grow with their position. Every so many layers
+// the MLP is a mixture beside a shared expert: the sigmoid of the best score multiplies the input of its expert.
 //
 // Source: transformers, models/llama4/modeling_llama4.py; Meta 2025, The Llama 4 herd.
 package llama4

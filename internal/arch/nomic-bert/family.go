@@ -2,8 +2,8 @@ package nomicbert
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family describes files of nomic-embed-text without experts. Texts are as long as the texts of training: published files
-// have four times that number in n_positions.
+// Family describes files of nomic-embed-text without experts. Texts are as long as in training: published files have
+// four times that number in n_positions.
 //
 // Source: transformers 5.17, models/nomic_bert/configuration_nomic_bert.py; llama.cpp, conversion/bert.py and
 // src/models/nomic-bert.cpp.

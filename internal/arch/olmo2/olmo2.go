@@ -1,8 +1,7 @@
 // Package olmo2 is the decoder of OLMo 2 and 3.
 //
-// Differences from Llama: norms of the outputs of attention and MLP, in the place of norms before; norms of
-// queries and keys over all heads together. In OLMo 3 three of four layers slide, and full ones may turn by
-// yarn.
+// Differences from Llama: norms of the outputs of attention and MLP, in the place of norms before; norms of queries and
+// keys over all heads together. In OLMo 3 three of four layers slide, and full ones may turn by yarn.
 //
 // Source: transformers, models/olmo2/modeling_olmo2.py and
 // models/olmo3/modeling_olmo3.py; OLMo Team 2024, arXiv:2501.00656.

@@ -1,8 +1,7 @@
 // Package phi3 is the decoder of Phi-3 and Phi-4.
 //
-// Differences from Llama: a projection makes queries, keys and values, another the MLP's gate and up; a part
-// of a head's features may turn, by longrope, with divisors chosen by the model's context; all layers may
-// slide.
+// Differences from Llama: a projection makes queries, keys and values, another the MLP's gate and up; a part of a
+// head's features may turn, by longrope, with divisors chosen by the model's context; all layers may slide.
 //
 // Source: transformers, models/phi3/modeling_phi3.py; Abdin et al. 2024,
 // arXiv:2404.14219; Ding et al. 2024, arXiv:2402.13753 (longrope).

@@ -4,8 +4,7 @@ import "github.com/karat-run/karat/internal/family"
 
 // Family describes files of Qwen 2 and 2.5.
 //
-// Source: transformers 5.17, models/qwen2/configuration_qwen2.py; llama.cpp,
-// conversion/qwen.py.
+// Source: transformers 5.17, models/qwen2/configuration_qwen2.py; llama.cpp, conversion/qwen.py.
 var Family = family.Family{
 	Name:  "qwen2",
 	Title: "Qwen",

@@ -2,8 +2,7 @@
 //
 // Differences from Llama: the query, key and value projections have biases.
 //
-// Source: transformers, models/qwen2/modeling_qwen2.py; Yang et al. 2024,
-// arXiv:2407.10671.
+// Source: transformers, models/qwen2/modeling_qwen2.py; Yang et al. 2024, arXiv:2407.10671.
 package qwen2
 
 import (

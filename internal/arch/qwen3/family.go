@@ -4,8 +4,7 @@ import "github.com/karat-run/karat/internal/family"
 
 // Family describes files of Qwen 3's dense models.
 //
-// Source: transformers 5.17, models/qwen3/configuration_qwen3.py; llama.cpp,
-// conversion/qwen.py.
+// Source: transformers 5.17, models/qwen3/configuration_qwen3.py; llama.cpp, conversion/qwen.py.
 var Family = family.Family{
 	Name:  "qwen3",
 	Title: "Qwen",

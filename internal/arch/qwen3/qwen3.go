@@ -3,8 +3,7 @@
 // Differences from Llama: each query and key head is normed before its rotation, and the head size does not
 // follow from the width.
 //
-// Source: transformers, models/qwen3/modeling_qwen3.py; Yang et al. 2025,
-// arXiv:2505.09388.
+// Source: transformers, models/qwen3/modeling_qwen3.py; Yang et al. 2025, arXiv:2505.09388.
 package qwen3
 
 import (

@@ -1,12 +1,11 @@
 // Package qwen35 is the Qwen 3.5 decoder, without and with experts, and Qwen3-Next.
 //
-// Differences from Qwen 3: three of four layers are gated DeltaNets: a short convolution, then a state for
-// each head, decaying and corrected by the delta rule, then a gated norm. In the fourth, attention's queries
-// come with a gate of its output, and a quarter of a head turns, by three parts of the position. All norms
-// except the gated norm are scaled by 1+w. With experts the feed-forward part of each layer is a mixture,
-// beside a shared expert weighed by the sigmoid of its score. The router takes the softmax over all experts
-// and divides the weights of the best by their sum. In Qwen3-Next positions have one part, decays and corrections come
-// of one matrix, and heads stay by groups.
+// Differences from Qwen 3: three of four layers are gated DeltaNets: a short convolution, then a state for each head,
+// decaying and corrected by the delta rule, then a gated norm. In the fourth, attention's queries come with a gate of
+// its output, and a quarter of a head turns, by three parts of the position. All norms except the gated norm are scaled
+// by 1+w. With experts the feed-forward part of each layer is a mixture, beside a shared expert weighed by the sigmoid
+// of its score. The router takes the softmax over all experts and divides the weights of the best by their sum. In
+// Qwen3-Next positions have one part, decays and corrections come of one matrix, and heads stay by groups.
 
 // The layer behind the last, with attention, is a head predicting further tokens (mtp): after the last norm a state
 // feeds it, then its own normed state; the embedding comes before the state. Source: vLLM,

@@ -4,8 +4,7 @@
 // over all experts, keeps the best and, where norm_topk_prob says so, divides their weights by their sum,
 // giving the softmax of the kept scores.
 //
-// Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py; Yang et al. 2025,
-// arXiv:2505.09388.
+// Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py; Yang et al. 2025, arXiv:2505.09388.
 package qwen3moe
 
 import (

@@ -8,8 +8,6 @@
 package seedoss
 
 import (
-	"math"
-
 	"github.com/karat-run/karat/internal/family"
 	"github.com/karat-run/karat/internal/graph"
 )
@@ -30,17 +28,9 @@ type Model struct {
 // Layer is a decoder layer.
 type Layer struct {
 	AttnNorm *graph.Weight `gguf:"attn_norm" hf:"input_layernorm"`
-	Attn     Attention     `gguf:"" hf:"self_attn"`
+	Attn     family.Biased `gguf:"" hf:"self_attn"`
 	MLPNorm  *graph.Weight `gguf:"post_attention_norm" hf:"post_attention_layernorm"`
 	MLP      family.MLP    `gguf:"" hf:"mlp"`
-}
-
-// Attention is grouped-query attention with rotary positions.
-type Attention struct {
-	family.Attention `gguf:"" hf:""`
-	QBias            *graph.Weight `gguf:"attn_q.bias" hf:"q_proj.bias" if:"attention_bias"`
-	KBias            *graph.Weight `gguf:"attn_k.bias" hf:"k_proj.bias" if:"attention_bias"`
-	VBias            *graph.Weight `gguf:"attn_v.bias" hf:"v_proj.bias" if:"attention_bias"`
 }
 
 // New makes a model with unbound weights.
@@ -57,16 +47,7 @@ func (m *Model) Forward(g graph.Builder) *graph.Node {
 }
 
 func (l *Layer) forward(g graph.Builder, h *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	h = g.Add(h, l.Attn.forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, m))
+	h = g.Add(h, l.Attn.Forward(g, g.RMSNorm(l.AttnNorm, h, m.RMSNormEps, 0), kv, &m.Sizes, &m.turn))
 	h = g.Add(h, l.MLP.Forward(g, g.RMSNorm(l.MLPNorm, h, m.RMSNormEps, 0), m.Act, m.IntermediateSize, m.HiddenSize))
 	return g.Name(h, "out", "out")
-}
-
-func (a *Attention) forward(g graph.Builder, x *graph.Node, kv *graph.KV, m *Model) *graph.Node {
-	q := family.Linear(g, a.Q, a.QBias, x, m.NumHeads*m.HeadDim)   // [T, heads·dim]
-	k := family.Linear(g, a.K, a.KBias, x, m.NumKVHeads*m.HeadDim) // [T, kvHeads·dim]
-	v := family.Linear(g, a.V, a.VBias, x, m.NumKVHeads*m.HeadDim) //
-	q, k = g.RoPE("q", g.Heads(q, m.HeadDim), m.turn), g.RoPE("k", g.Heads(k, m.HeadDim), m.turn)
-	g.StoreKV(kv, k, g.Heads(v, m.HeadDim))
-	return g.Linear(a.O, g.Attention(q, kv, 1/math.Sqrt(float64(m.HeadDim))), m.HiddenSize)
 }

@@ -37,8 +37,7 @@ var Family = family.Family{
 	Tokenizer: family.Tokenizer{Model: "gpt2", Pre: "smaug-bpe"},
 }
 
-// interval drops the list of layers where the list repeats the interval: GGUF has a meaning for the interval
-// alone.
+// interval drops the list of layers where the list repeats the interval: GGUF has a meaning for the interval alone.
 func interval(s family.Settings, _ *family.File) {
 	list, every := s.List("no_rope_layers"), s.Number("no_rope_layer_interval")
 	var same []any

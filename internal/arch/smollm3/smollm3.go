@@ -3,8 +3,7 @@
 // Differences from Llama: every fourth layer turns neither queries nor keys, and sees positions by its mask
 // alone (NoPE). There are no biases.
 //
-// Source: transformers, models/smollm3/modeling_smollm3.py; Yang et al. 2025,
-// arXiv:2501.18795.
+// Source: transformers, models/smollm3/modeling_smollm3.py; Yang et al. 2025, arXiv:2501.18795.
 package smollm3
 
 import (

@@ -2,8 +2,7 @@ package starcoder2
 
 import "github.com/karat-run/karat/internal/family"
 
-// Family describes files of StarCoder 2. The key of the window is Karat's: llama.cpp's converter and graph
-// have none.
+// Family describes files of StarCoder 2. The key of the window is Karat's: llama.cpp's converter and graph have none.
 //
 // Source: transformers 5.17, models/starcoder2/configuration_starcoder2.py; llama.cpp,
 // conversion/starcoder.py and src/models/starcoder2.cpp.

@@ -3,8 +3,7 @@
 // Differences from Llama: norms are LayerNorms with biases, as have projections; the MLP has no
 // gate; all layers may have a window.
 //
-// Source: transformers, models/starcoder2/modeling_starcoder2.py; Lozhkov et al. 2024,
-// arXiv:2402.19173.
+// Source: transformers, models/starcoder2/modeling_starcoder2.py; Lozhkov et al. 2024, arXiv:2402.19173.
 package starcoder2
 
 import (
