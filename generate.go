@@ -148,9 +148,8 @@ type Logprob struct {
 	Logprob float64
 }
 
-// Sampling returns the recommendation of the model's publisher. The options apply in
-// Karat's order; transformers divides by the temperature before top-k, top-p
-// and min-p.
+// Sampling returns the recommendation of the model's publisher. The options apply in Karat's order; transformers
+// divides by the temperature before top-k, top-p and min-p.
 func (m *Model) Sampling() Sampling {
 	g := m.opened.Checkpoint.Generation()
 	s := Sampling{RepeatPenalty: g.Repeat, RepeatLast: -1} // transformers looks back on the whole text

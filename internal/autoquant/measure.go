@@ -219,8 +219,7 @@ func (t *text) rows(ctx context.Context, o engine.Options, f func(i int, logits 
 	return nil
 }
 
-// learn keeps the unchanged model's predictions, and returns the sizes of the activations multiplied by its
-// weights.
+// learn keeps the unchanged model's predictions, and returns the sizes of the activations multiplied by its weights.
 func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	c := imatrix.NewCollector(t.graph, true)
 	t.base = make([]prediction, t.Count()*(t.Context-t.skipped()))
@@ -235,8 +234,7 @@ func (t *text) learn(ctx context.Context) (*imatrix.Matrix, error) {
 	return m, c.Drain(m)
 }
 
-// kl returns the mean KL divergence of the graph's predictions, with its current weights, from the learned
-// predictions.
+// kl returns the mean KL divergence of the graph's predictions, with its current weights, from the learned predictions.
 func (t *text) kl(ctx context.Context) (float64, error) {
 	all := make([]float64, len(t.base))
 	err := t.rows(ctx, engine.Options{}, func(i int, logits []float32, norm float64) {

@@ -184,8 +184,7 @@ type move struct {
 	gain       float64 // KL saved
 }
 
-// hull lists a weight's worthwhile choices from the smallest on: each saves less for a byte than the choice
-// before.
+// hull lists a weight's worthwhile choices from the smallest on: each saves less for a byte than the choice before.
 func (x *weight) hull() (on []int) {
 	for i := range x.choices {
 		c := x.choices[i]

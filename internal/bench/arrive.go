@@ -140,8 +140,7 @@ func (m *runner) arrive(ctx context.Context, all []*engine.Sequence, late *engin
 	return g, err
 }
 
-// decode computes tokens until done is closed, and returns the time of each. After a few tokens decode
-// signals ready.
+// decode computes tokens until done is closed, and returns the time of each. After a few tokens decode signals ready.
 func (m *runner) decode(ctx context.Context, s *engine.Sequence, tokens []int32, ready chan<- struct{},
 	done <-chan struct{}) (times []time.Time, err error) {
 	for i := range tokens {

@@ -92,7 +92,10 @@ func (r *Report) measure(ctx context.Context, open func() (*checkpoint.Checkpoin
 		return err
 	}
 	defer e.Close()
-	r.describe(c)
+	r.Model, r.Arch, r.Size, r.Params = c.Path, c.Arch, c.Bytes(), 0
+	for _, t := range c.Tensors() {
+		r.Params += int64(t.Shape.Size())
+	}
 	metered, _ := b.(backend.Metered)
 	profiled, _ := b.(backend.Profiled)
 	m := runner{metered: metered, profiled: profiled, engine: e, file: c.Path,
@@ -123,8 +126,7 @@ func (r *Report) add(t Result) {
 	r.Results = append(r.Results, t)
 }
 
-// scaling returns the speed of t relative to the test with the first number of threads; 0 without such a test
-// before t.
+// scaling returns the speed of t relative to the test with the first number of threads; 0 without such a test before t.
 func (r *Report) scaling(t *Result) float64 {
 	for _, first := range r.Results {
 		if first.Test == t.Test && first.Parallel == t.Parallel && first.Threads != t.Threads {
@@ -132,11 +134,4 @@ func (r *Report) scaling(t *Result) float64 {
 		}
 	}
 	return 0
-}
-
-func (r *Report) describe(c *checkpoint.Checkpoint) {
-	r.Model, r.Arch, r.Size, r.Params = c.Path, c.Arch, c.Bytes(), 0
-	for _, t := range c.Tensors() {
-		r.Params += int64(t.Shape.Size())
-	}
 }

@@ -215,8 +215,7 @@ func fork(threads int, f func(i int)) {
 // nameOf returns the kernel's name; the time of a step before its first kernel has none.
 func nameOf(k backend.KernelProfile) string { return cmp.Or(k.Name, "(before the first)") }
 
-// profileText is where the time of t's steps went, of each step in µs: by kernel, and by
-// thread.
+// profileText is where the time of t's steps went, of each step in µs: by kernel, and by thread.
 func profileText(t *Result) string {
 	var b strings.Builder
 	p := t.Profile

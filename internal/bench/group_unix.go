@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// group lets c begin a group of processes, with all descendants: llama-bench may be a script around the
-// program.
+// group lets c begin a group of processes, with all descendants: llama-bench may be a script around the program.
 func group(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // interrupt sends Ctrl-C to p's group.

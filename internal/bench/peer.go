@@ -127,8 +127,7 @@ func parseBench(out []byte) (*benched, error) {
 // plausible reports whether a program may compute so many tokens a second.
 func plausible(rate float64) bool { return rate > 1e-6 && rate < 1e9 }
 
-// sampleBatched makes a depth of prompts of at least a token: without any the rate would be 0/0, invalid in
-// JSON.
+// sampleBatched makes a depth of prompts of at least a token: without any the rate would be 0/0, invalid in JSON.
 func (p *Peer) sampleBatched(ctx context.Context, file string, t *Result) (float64, error) {
 	prompt, tokens := t.Prompt, 1
 	if t.Tokens > 0 {

@@ -125,8 +125,7 @@ type Load struct {
 	Seconds float64 `json:"load_s"`
 	First   float64 `json:"first_token_s"` // loading included, after a prompt of a single token
 
-	// Seconds of processes loading a file from the page cache and computing a token: of this program, and of
-	// the peer.
+	// Seconds of processes loading a file from the page cache and computing a token: of this program, and of the peer.
 	Process []float64 `json:"process_s,omitempty"`
 	Peer    []float64 `json:"peer_process_s,omitempty"`
 	Ratio   *Ratio    `json:"ratio,omitempty"`
@@ -190,8 +189,7 @@ type Arrival struct {
 	Longest float64 `json:"gap_longest_s"` // of all sequences, steps and runs
 }
 
-// Limit holds the machine's most with so many threads, at each measurement: before and after each run of a
-// test.
+// Limit holds the machine's most with so many threads, at each measurement: before and after each run of a test.
 type Limit struct {
 	Threads int       `json:"n_threads"`
 	Read    []float64 `json:"read_gb_s"`

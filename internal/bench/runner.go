@@ -81,8 +81,7 @@ func (m *runner) tests(ctx context.Context, add func(Result)) error {
 	return nil
 }
 
-// test runs t, once more than is counted, in turns with the peer: either goes
-// first in every second run.
+// test runs t, once more than is counted, in turns with the peer: either goes first in every second run.
 func (m *runner) test(ctx context.Context, t *Result) error {
 	m.say(t.name())
 	start := time.Now()

@@ -32,8 +32,7 @@ type Limits = jinja.Options
 
 // An Input is a conversation with the other variables of a template.
 type Input struct {
-	// Messages are the turns, each at least with role and content; see Message
-	// and ParseMessages.
+	// Messages are the turns, each at least with role and content; see Message and ParseMessages.
 	Messages []*jinja.Dict
 
 	// Named are the indices of the messages with names checked by CheckedSegments.
@@ -48,8 +47,7 @@ type Input struct {
 	// BOSToken and EOSToken are the tokens' texts. An empty text is undefined in the template.
 	BOSToken, EOSToken string
 
-	// Args are further variables, such as enable_thinking. A reserved name is
-	// an error.
+	// Args are further variables, such as enable_thinking. A reserved name is an error.
 	Args *jinja.Dict
 
 	// Now is the clock of strftime_now; nil means time.Now.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,68 +222,53 @@ func ParseKeyValue(text string) (kv gguf.KeyValue, err error) {
 	return kv, nil
 }
 
-// parseValue reads a value of a type.
-func parseValue(kind, value string) (any, error) {
-	switch kind {
-	case "uint8":
-		return number[uint8](value)
-	case "int8":
-		return number[int8](value)
-	case "uint16":
-		return number[uint16](value)
-	case "int16":
-		return number[int16](value)
-	case "uint32":
-		return number[uint32](value)
-	case "int32":
-		return number[int32](value)
-	case "uint64":
-		return number[uint64](value)
-	case "int64":
-		return number[int64](value)
-	case "float32":
-		x, err := strconv.ParseFloat(value, 32)
-		return float32(x), wantNumber(err, kind, value)
-	case "float64":
-		x, err := strconv.ParseFloat(value, 64)
-		return x, wantNumber(err, kind, value)
-	case "bool":
-		if value != "true" && value != "false" {
-			return nil, fmt.Errorf("%.40q: want true or false", value)
-		}
-		return value == "true", nil
-	case "string":
-		return value, nil
+// valueTypes are the types of values by their names.
+var valueTypes = map[string]reflect.Type{"uint8": reflect.TypeFor[uint8](), "int8": reflect.TypeFor[int8](),
+	"uint16": reflect.TypeFor[uint16](), "int16": reflect.TypeFor[int16](), "uint32": reflect.TypeFor[uint32](),
+	"int32": reflect.TypeFor[int32](), "uint64": reflect.TypeFor[uint64](), "int64": reflect.TypeFor[int64](),
+	"float32": reflect.TypeFor[float32](), "float64": reflect.TypeFor[float64](), "bool": reflect.TypeFor[bool](),
+	"string": reflect.TypeFor[string]()}
+
+// typeOf returns the type of a name.
+func typeOf(kind string) (reflect.Type, error) {
+	if t, ok := valueTypes[kind]; ok {
+		return t, nil
 	}
 	return nil, fmt.Errorf("type %.40q: want uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32, "+
 		"float64, bool or string, or one of them with [] behind", kind)
 }
 
-func wantNumber(err error, kind, value string) error {
+// parseValue reads a value of a type; an integer in decimal, or in hexadecimal after 0x.
+func parseValue(kind, value string) (any, error) {
+	t, err := typeOf(kind)
 	if err != nil {
-		return fmt.Errorf("%.40q is no %s", value, kind)
+		return nil, err
 	}
-	return nil
-}
-
-// number reads an integer of a type, in decimal or in hexadecimal after 0x.
-func number[N uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](s string) (any, error) {
-	var x N
-	kind := fmt.Sprintf("%T", x)
-	if strings.HasPrefix(kind, "u") {
-		u, err := strconv.ParseUint(s, 0, 64)
-		x = N(u)
-		if err != nil || uint64(x) != u {
-			return nil, fmt.Errorf("%.40q is no %s", s, kind)
-		}
-		return x, nil
+	v := reflect.New(t).Elem()
+	var u uint64
+	var i int64
+	var x float64
+	switch {
+	case v.CanUint():
+		u, err = strconv.ParseUint(value, 0, t.Bits())
+		v.SetUint(u)
+	case v.CanInt():
+		i, err = strconv.ParseInt(value, 0, t.Bits())
+		v.SetInt(i)
+	case v.CanFloat():
+		x, err = strconv.ParseFloat(value, t.Bits())
+		v.SetFloat(x)
+	case kind == "string":
+		v.SetString(value)
+	case value != "true" && value != "false":
+		return nil, fmt.Errorf("%.40q: want true or false", value)
+	default:
+		v.SetBool(value == "true")
 	}
-	i, err := strconv.ParseInt(s, 0, 64)
-	x = N(i)
-	if err != nil || int64(x) != i {
-		return nil, fmt.Errorf("%.40q is no %s", s, kind)
+	if err != nil {
+		return nil, fmt.Errorf("%.40q is no %s", value, kind)
 	}
-	return x, nil
+	return v.Interface(), nil
 }
 
 // parseArray reads a JSON list of values of a type.
@@ -291,51 +277,21 @@ func parseArray(elem, list string) (any, error) {
 	if err := json.Unmarshal([]byte(list), &parts); err != nil {
 		return nil, fmt.Errorf("%.40q: want a JSON list", list)
 	}
-	all := make([]any, len(parts))
+	t, err := typeOf(elem)
+	if err != nil {
+		return nil, err
+	}
+	all := reflect.MakeSlice(reflect.SliceOf(t), 0, len(parts))
 	for i, p := range parts {
 		text := string(p)
 		if elem == "string" && json.Unmarshal(p, &text) != nil {
 			return nil, fmt.Errorf("element %d: %.40s is no string", i, p)
 		}
-		var err error
-		if all[i], err = parseValue(elem, text); err != nil {
+		v, err := parseValue(elem, text)
+		if err != nil {
 			return nil, fmt.Errorf("element %d: %w", i, err)
 		}
+		all = reflect.Append(all, reflect.ValueOf(v))
 	}
-	switch elem {
-	case "uint8":
-		return listOf[uint8](all), nil
-	case "int8":
-		return listOf[int8](all), nil
-	case "uint16":
-		return listOf[uint16](all), nil
-	case "int16":
-		return listOf[int16](all), nil
-	case "uint32":
-		return listOf[uint32](all), nil
-	case "int32":
-		return listOf[int32](all), nil
-	case "uint64":
-		return listOf[uint64](all), nil
-	case "int64":
-		return listOf[int64](all), nil
-	case "float32":
-		return listOf[float32](all), nil
-	case "float64":
-		return listOf[float64](all), nil
-	case "bool":
-		return listOf[bool](all), nil
-	case "string":
-		return listOf[string](all), nil
-	}
-	_, err := parseValue(elem, "") // the error lists the types
-	return nil, err
-}
-
-func listOf[E any](all []any) []E {
-	list := make([]E, len(all))
-	for i, x := range all {
-		list[i] = x.(E)
-	}
-	return list
+	return all.Interface(), nil
 }

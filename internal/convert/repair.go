@@ -38,7 +38,7 @@ func Repair(ctx context.Context, src, folder, dst string, loads func(*checkpoint
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", src, err)
 			}
-			if sameValue(is, kv.Value) {
+			if reflect.DeepEqual(is, kv.Value) || fmt.Sprint(is) == fmt.Sprint(kv.Value) {
 				continue
 			}
 		}
@@ -70,9 +70,4 @@ func metadataOf(folder string) ([]gguf.KeyValue, string, error) {
 		return nil, "", fmt.Errorf("%s: %w", folder, err)
 	}
 	return append(own, text...), m.Arch, nil
-}
-
-// sameValue reports whether two values are equal, whatever the widths of their types.
-func sameValue(a, b any) bool {
-	return reflect.DeepEqual(a, b) || fmt.Sprint(a) == fmt.Sprint(b)
 }

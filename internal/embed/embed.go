@@ -1,8 +1,6 @@
-// Package embed makes a vector from a model's rows for a text, by pooling, dense layers, shortening and
-// normalizing.
+// Package embed makes a vector from a model's rows for a text, by pooling, dense layers, shortening and normalizing.
 //
-// All sums are in float64 and in order of the rows or features, so a text's vector has the same bits on every
-// machine.
+// All sums are in float64 and in order of the rows or features, so a text's vector has the same bits on every machine.
 package embed
 
 import (
@@ -23,9 +21,6 @@ const (
 	Last Pooling = "last" // the last row
 	None Pooling = "none" // every row, in order
 )
-
-// Poolings returns all poolings.
-func Poolings() []Pooling { return []Pooling{Mean, CLS, Last, None} }
 
 // Head holds the settings in a model's files for the way from rows to a vector. The zero value has none.
 type Head struct {
@@ -152,7 +147,7 @@ func (d *Dense) apply(x []float64) []float64 {
 
 // Parse returns the pooling of a name.
 func Parse(name string) (Pooling, error) {
-	if p := Pooling(name); slices.Contains(Poolings(), p) {
+	if p := Pooling(name); slices.Contains([]Pooling{Mean, CLS, Last, None}, p) {
 		return p, nil
 	}
 	return "", fmt.Errorf("pooling %q, want mean, cls, last or none", name)

@@ -118,9 +118,6 @@ func (s *sums) mean() (mean, variance float64) {
 	return mean, max(0, s.xx/s.n-mean*mean) / s.rest()
 }
 
-// covariance returns the covariance of both means.
-func (s *sums) covariance() float64 { return (s.xy/s.n - s.x/s.n*s.y/s.n) / s.rest() }
-
 // rest returns the number of values beside the first; NaN without any, since a single value has no spread.
 func (s *sums) rest() float64 {
 	if s.n < 2 {
@@ -153,7 +150,7 @@ func (r *Result) Update() {
 		return
 	}
 	baseMean, baseVariance := nll.swapped().mean()
-	cov := nll.covariance()
+	cov := (nll.xy/nll.n - nll.x/nll.n*nll.y/nll.n) / nll.rest()
 	ratio := math.Sqrt(max(0, variance+baseVariance-2*cov)) // the error of the ratio's logarithm
 	p, b := math.Exp(mean), math.Exp(baseMean)
 	c := &Comparison{

@@ -1,7 +1,5 @@
-// Package float16 converts single values of the two 16-bit float formats,
-// IEEE 754 binary16 (F16) and bfloat16 (BF16), from and to float32. Encoding
-// rounds to nearest, ties to even; NaNs stay NaNs. Floats of 8 and 4 bits are
-// read.
+// Package float16 converts single values of the two 16-bit float formats, IEEE 754 binary16 (F16) and bfloat16 (BF16),
+// from and to float32. Encoding rounds to nearest, ties to even; NaNs stay NaNs. Floats of 8 and 4 bits are read.
 //
 // Files in reading order: float16.go, small.go.
 package float16
@@ -52,8 +50,7 @@ func ToBF16(x float32) uint16 {
 	return uint16((b + 0x7fff + (b>>16)&1) >> 16)
 }
 
-// LittleEndian reports whether the machine's numbers have the order of bytes that
-// files have.
+// LittleEndian reports whether the machine's numbers have the order of bytes that files have.
 var LittleEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1

@@ -26,8 +26,7 @@ func (k key) next(tokens []int32) key {
 
 // node is a computed page, in all classes: the page itself in classes of full layers, the same or none in a ring's, and
 // in the slots' a snapshot of the state after the page or none. A page not full is a tail, with its page in the class
-// of rows, and without followers (tail.go).
-// A node's parent exists as long as the node.
+// of rows, and without followers (tail.go). A node's parent exists as long as the node.
 type node struct {
 	key      key // of a full page
 	under    key // its parent's, or the root

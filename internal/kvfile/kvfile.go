@@ -1,8 +1,7 @@
 // Package kvfile reads and writes a model's memory of a prefix: keys, values and states.
 //
-// A file is "KARATKV1", a little-endian uint64, the length of the header; the header, a JSON object (File);
-// the data of the stores, in order, then of the states; and the SHA-256 of all before. Numbers are little
-// endian.
+// A file is "KARATKV1", a little-endian uint64, the length of the header; the header, a JSON object (File); the data of
+// the stores, in order, then of the states; and the SHA-256 of all before. Numbers are little endian.
 //
 // Files are not trusted. The checksum finds accidental changes and cuts; an attacker computes a new checksum.
 // So every size is checked against the file's before use, and the caller compares the rest with its model.
@@ -40,8 +39,7 @@ type File struct {
 	States  few[State] `json:"states,omitempty"`
 }
 
-// few is a list of stores or states: each takes far more memory than the two bytes of an empty one in a
-// header.
+// few is a list of stores or states: each takes far more memory than the two bytes of an empty one in a header.
 type few[T any] []T
 
 // UnmarshalJSON refuses more than maxStores before allocation.

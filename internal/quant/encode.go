@@ -74,7 +74,7 @@ func needsImportance(d tensor.DType) bool {
 // isWritten reports whether Quantize writes d.
 func isWritten(d tensor.DType) bool {
 	if d.Quantized() {
-		return d == tensor.Q8_0 || encoderOf(d) != nil
+		return d == tensor.Q8_0 || int(d) < len(encoders) && encoders[d] != nil
 	}
 	return d.Float() && d != tensor.F64
 }
@@ -91,7 +91,7 @@ func (e *encoder) row(d tensor.DType, dst []byte, x, importance []float32) {
 	case importance != nil && d.BlockSize() == 32:
 		e.square = squares(x) / float32(len(x)) // larger blocks have their own
 	}
-	encode, n, size := encoderOf(d), d.BlockSize(), d.BlockBytes()
+	encode, n, size := encoders[d], d.BlockSize(), d.BlockBytes()
 	for b := range len(x) / n {
 		var w []float32
 		if importance != nil {

@@ -76,9 +76,8 @@ func (l *lattice) distances() (far [256]*[256]byte) {
 	return far
 }
 
-// neighbours returns the codes at the want least distances, and their indices from bit 16 on, as
-// simd.Closest takes them. The distance of a code is
-// the sum of its halves' distances.
+// neighbours returns the codes at the want least distances, and their indices from bit 16 on, as simd.Closest takes
+// them. The distance of a code is the sum of its halves' distances.
 func neighbours(codes []uint16, low, high *[256]byte, half, want int) (near []uint32) {
 	var counts [256]int
 	far := make([]byte, len(codes))

@@ -44,60 +44,33 @@ var formats = [...]format{
 	tensor.Q2_0:    {group: 32, offset: 1},
 }
 
-// encoderOf returns the function that writes a block of x, with importance w or nil; nil for types not written. The
-// function is apart from formats, so that a program that encodes nothing links no encoder.
-func encoderOf(d tensor.DType) func(e *encoder, b []byte, x, w []float32) {
-	switch d {
-	case tensor.Q4_0:
-		return (*encoder).q4_0
-	case tensor.Q4_1:
-		return (*encoder).q4_1
-	case tensor.Q5_0:
-		return (*encoder).q5_0
-	case tensor.Q5_1:
-		return (*encoder).q5_1
-	case tensor.IQ4_NL:
-		return (*encoder).iq4_NL
-	case tensor.MXFP4:
-		return (*encoder).mxfp4
-	case tensor.Q2_K:
-		return (*encoder).q2_K
-	case tensor.Q3_K:
-		return (*encoder).q3_K
-	case tensor.Q4_K:
-		return (*encoder).q4_K
-	case tensor.Q5_K:
-		return (*encoder).q5_K
-	case tensor.Q6_K:
-		return (*encoder).q6_K
-	case tensor.IQ4_XS:
-		return (*encoder).iq4_XS
-	case tensor.IQ1_S:
-		return (*encoder).iq1_S
-	case tensor.IQ1_M:
-		return (*encoder).iq1_M
-	case tensor.IQ2_XXS:
-		return (*encoder).iq2_XXS
-	case tensor.IQ2_XS:
-		return (*encoder).iq2_XS
-	case tensor.IQ2_S:
-		return (*encoder).iq2_S
-	case tensor.IQ3_XXS:
-		return (*encoder).iq3_XXS
-	case tensor.IQ3_S:
-		return (*encoder).iq3_S
-	case tensor.TQ1_0:
-		return (*encoder).tq1_0
-	case tensor.TQ2_0:
-		return (*encoder).tq2_0
-	case tensor.NVFP4:
-		return (*encoder).nvfp4
-	case tensor.Q1_0:
-		return (*encoder).q1_0
-	case tensor.Q2_0:
-		return (*encoder).q2_0
-	}
-	return nil
+// encoders are the functions that write a block of x, with importance w or nil; nil for types not written. The list is
+// apart from formats, so that a program that encodes nothing links no encoder.
+var encoders = [...]func(e *encoder, b []byte, x, w []float32){
+	tensor.Q4_0:    (*encoder).q4_0,
+	tensor.Q4_1:    (*encoder).q4_1,
+	tensor.Q5_0:    (*encoder).q5_0,
+	tensor.Q5_1:    (*encoder).q5_1,
+	tensor.IQ4_NL:  (*encoder).iq4_NL,
+	tensor.MXFP4:   (*encoder).mxfp4,
+	tensor.Q2_K:    (*encoder).q2_K,
+	tensor.Q3_K:    (*encoder).q3_K,
+	tensor.Q4_K:    (*encoder).q4_K,
+	tensor.Q5_K:    (*encoder).q5_K,
+	tensor.Q6_K:    (*encoder).q6_K,
+	tensor.IQ4_XS:  (*encoder).iq4_XS,
+	tensor.IQ1_S:   (*encoder).iq1_S,
+	tensor.IQ1_M:   (*encoder).iq1_M,
+	tensor.IQ2_XXS: (*encoder).iq2_XXS,
+	tensor.IQ2_XS:  (*encoder).iq2_XS,
+	tensor.IQ2_S:   (*encoder).iq2_S,
+	tensor.IQ3_XXS: (*encoder).iq3_XXS,
+	tensor.IQ3_S:   (*encoder).iq3_S,
+	tensor.TQ1_0:   (*encoder).tq1_0,
+	tensor.TQ2_0:   (*encoder).tq2_0,
+	tensor.NVFP4:   (*encoder).nvfp4,
+	tensor.Q1_0:    (*encoder).q1_0,
+	tensor.Q2_0:    (*encoder).q2_0,
 }
 
 // withZeros and withMinimums are the formats of grouped types.

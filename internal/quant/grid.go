@@ -8,9 +8,8 @@ import (
 	"github.com/karat-run/karat/internal/tensor"
 )
 
-// Formats with codes for a grid: a table of points, each the magnitudes of 8 consecutive weights or 4.
-// All have blocks of 256 weights, and an odd integer 2s+1 as a group's scale. A code here is the weight's integer with
-// 128 added.
+// Formats with codes for a grid: a table of points, each the magnitudes of 8 consecutive weights or 4. All have blocks
+// of 256 weights, and an odd integer 2s+1 as a group's scale. A code here is the weight's integer with 128 added.
 
 // grids holds the points of all grids, 16 bits each: 8 levels of 2 bits, or 4 levels of 4, the first weight lowest.
 //

@@ -54,8 +54,7 @@ func Older(page []float64, width, dim int, values bool) {
 	turn(page, size)
 }
 
-// turn multiplies runs of a power of two by the matrix of Walsh and Hadamard over √size, in place; 0 and 1 are no
-// turn.
+// turn multiplies runs of a power of two by the matrix of Walsh and Hadamard over √size, in place; 0 and 1 are no turn.
 func turn(x []float64, size int) {
 	if size < 2 {
 		return

@@ -14,8 +14,7 @@ import (
 // Format is a format of stored numbers. The zero value is float64.
 type Format string
 
-// The formats. Products read formats of whole numbers: a value of a row is an
-// integer times the scale of a block.
+// The formats. Products read formats of whole numbers: a value of a row is an integer times the scale of a block.
 const (
 	F64  Format = "f64"
 	F32  Format = "f32"
@@ -38,8 +37,7 @@ const (
 	KVPages    Format = "q8_0_pages"  // Karat's --kv q8_0: binary16, older pages in blocks of 8 bits (Older)
 )
 
-// Activations are the formats that products may read, KV the formats that keys and
-// values may be kept in.
+// Activations are the formats that products may read, KV the formats that keys and values may be kept in.
 var (
 	Activations = []Format{F64, F32, F16, BF16, Q8_32, Q8_256, Q8, I16_32}
 	KV          = []Format{F64, F32, F16, BF16, KVQ8, KVQ8Turned, KVQ4, KVQ4Turned, KVPages}
@@ -61,8 +59,7 @@ func (f *Format) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// Stored returns the format of values between the operations of an engine with
-// products that read f.
+// Stored returns the format of values between the operations of an engine with products that read f.
 func (f Format) Stored() Format {
 	switch f {
 	case Q8_32, Q8_256, Q8, I16_32:
@@ -71,10 +68,9 @@ func (f Format) Stored() Format {
 	return f
 }
 
-// Input returns the format in which a product with weights of type w reads a row, if
-// that is f by declaration: of q8 it is the one that belongs to w in llama.cpp, and
-// i16_32 is for quantized weights only. (ggml-cpu.c, type_traits_cpu. Q4_1 and Q5_1
-// round the sum of a block to binary16 besides, which is left out.)
+// Input returns the format in which a product with weights of type w reads a row, if that is f by declaration: of q8 it
+// is the one that belongs to w in llama.cpp, and i16_32 is for quantized weights only. (ggml-cpu.c, type_traits_cpu.
+// Q4_1 and Q5_1 round the sum of a block to binary16 besides, which is left out.)
 func (f Format) Input(w tensor.DType) Format {
 	switch {
 	case f == I16_32 && !w.Quantized():
@@ -93,8 +89,7 @@ func (f Format) Input(w tensor.DType) Format {
 	return Q8_32
 }
 
-// To rounds one number to a format that is not of whole numbers. It goes by way of
-// float32, as engines do.
+// To rounds one number to a format that is not of whole numbers. It goes by way of float32, as engines do.
 func (f Format) To(x float64) float64 {
 	switch f {
 	case F32:
@@ -135,8 +130,7 @@ func (f Format) Round(row []float64) {
 	}
 }
 
-// blocks rounds blocks of size values by the value of the largest magnitude. One
-// with a NaN or an infinity is all NaN.
+// blocks rounds blocks of size values by the value of the largest magnitude. One with a NaN or an infinity is all NaN.
 func blocks(row []float64, size int, round func(block []float64, top float64)) {
 	for len(row) > 0 {
 		n := min(size, len(row))

@@ -249,8 +249,7 @@ func Cut(t Tensor, part, of int) Tensor {
 	return v.wrap(t, shape)
 }
 
-// Stack returns the tensor that Cut would cut into parts, without copying. All parts have the same type and
-// shape.
+// Stack returns the tensor that Cut would cut into parts, without copying. All parts have the same type and shape.
 func Stack(name string, parts []Tensor) Tensor {
 	t, n := parts[0], len(parts[0].Shape)
 	v := woven{parts, t.DType.RowBytes(t.Shape.Last()) * t.Shape[n-2]}
@@ -387,8 +386,7 @@ func (v woven) Origin() (parts [][]byte) {
 	return parts
 }
 
-// Weave returns the tensor that Pick would take apart, without copying. All parts have the same type and
-// shape.
+// Weave returns the tensor that Pick would take apart, without copying. All parts have the same type and shape.
 func Weave(name string, parts []Tensor) Tensor {
 	t := parts[0]
 	v := woven{parts, t.DType.BlockBytes()}

@@ -9,8 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/simd"
 )
 
-// Attend returns softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and
-// values of all positions seen by each.
+// Attend returns softmax(q·kᵀ·scale)·v for the queries of rows, over the keys and values of all positions seen by each.
 func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 	set := &s.Attention
 	if set.Store == nil {
@@ -95,7 +94,11 @@ func (a attending) row(q []float64, at, from, to int) []float64 {
 	for h := range s.In[0].Shape[0] {
 		p, g := make([]float64, to-from+1), s.Attention.Group(h)
 		a.keys.scores(p, q[h*dim:(h+1)*dim], g, from-a.first)
-		a.hide(p, from)
+		for i := range p {
+			if a.chosen != nil && !a.chosen[from+i] {
+				p[i] = math.Inf(-1)
+			}
+		}
 		s.Attention.weigh(a.e, p, a.sinks[h], at, from)
 		a.e.num.combine(y[h*wide:(h+1)*wide], p, a.v[(from-a.first)*a.stride+g*wide:], a.stride)
 	}
@@ -112,15 +115,6 @@ func chosenOf(n *graph.Node, in [][]float64, t int) map[int]bool {
 		seen[int(p)] = true
 	}
 	return seen
-}
-
-// hide gives scores of the positions from one on, other than the chosen, the least score.
-func (a *attending) hide(p []float64, from int) {
-	for i := range p {
-		if a.chosen != nil && !a.chosen[from+i] {
-			p[i] = math.Inf(-1)
-		}
-	}
 }
 
 // headKeys are the keys of all positions, head after head, each [T, dim].

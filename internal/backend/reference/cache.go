@@ -9,8 +9,7 @@ import (
 	"github.com/karat-run/karat/internal/kv"
 )
 
-// cache holds float64 keys and values, a store for each writing layer, and
-// float64 states.
+// cache holds float64 keys and values, a store for each writing layer, and float64 states.
 type cache struct {
 	stores map[storePlace]*store
 	states map[*graph.State]*states
@@ -40,8 +39,7 @@ type replay struct {
 	at    int
 }
 
-// store is a layer's keys and values, [slot, heads·dim], a slot being
-// page·PageSize + position in the page.
+// store is a layer's keys and values, [slot, heads·dim], a slot being page·PageSize + position in the page.
 type store struct {
 	class int // of the pool
 	width int // heads·dim of keys

@@ -325,8 +325,7 @@ func (e *Eval) Forget(layer int) {
 }
 
 // Span returns the nodes of Compute(n) at the last row, in the graph's order: n, and the unknown nodes on the way. The
-// sources are the known nodes where the span
-// begins. (Earlier rows may also need keys and values: see Behind.)
+// sources are the known nodes where the span begins. (Earlier rows may also need keys and values: see Behind.)
 func (e *Eval) Span(n *graph.Node) (span, sources []*graph.Node) {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)

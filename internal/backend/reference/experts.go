@@ -99,8 +99,7 @@ func (s *Spec) Choose(e *Eval, rows []int, count int) ([]float64, error) {
 	return r.eval(e, rows)
 }
 
-// experts sums the routed MLPs of each row of x by weight; routes are pairs of an
-// expert's index and its weight.
+// experts sums the routed MLPs of each row of x by weight; routes are pairs of an expert's index and its weight.
 func (s *Spec) experts(e *Eval, x, routes []float64) ([]float64, error) {
 	m, err := s.branches(e)
 	if err != nil {

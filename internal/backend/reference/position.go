@@ -8,8 +8,7 @@ import (
 	"github.com/karat-run/karat/internal/rope"
 )
 
-// LayerNorm returns x [rows, shape...] less the mean, by the deviation, with the node's weight and
-// bias, if any.
+// LayerNorm returns x [rows, shape...] less the mean, by the deviation, with the node's weight and bias, if any.
 func (s *Spec) LayerNorm(e *Eval, x []float64) ([]float64, error) {
 	var w [2][]float64
 	for i := range s.W {

@@ -1,16 +1,14 @@
-// Package reference computes a graph in float64: the meaning of every operation,
-// for comparison with other backends. An exception, as in the
-// reference library: the cosines and sines of rotary positions are float32
-// numbers, made by package rope.
+// Package reference computes a graph in float64: the meaning of every operation, for comparison with other backends. An
+// exception, as in the reference library: the cosines and sines of rotary positions are float32 numbers, made by
+// package rope.
 //
 // Backend runs a graph over a step, node after node. Backend also stands in for
 // other engines, with their roundings (Backend.Class) and their mistakes
 // (Backend.Edits).
 //
-// Eval computes values for a whole prompt from the known values of other
-// nodes. If an engine gave the known values, Eval's value of a node can be
-// compared with the engine's: the two are an equation. An Edit changes the
-// computation of a node, as an engine may.
+// Eval computes values for a whole prompt from the known values of other nodes. If an engine gave the known values,
+// Eval's value of a node can be compared with the engine's: the two are an equation. An Edit changes the computation of
+// a node, as an engine may.
 //
 // Files in reading order: ref.go, step.go, cache.go (Backend), edited.go (an engine with mistakes), node.go (a node),
 // route.go, choose.go, attend.go, position.go, sequence.go, scan.go, experts.go, weight.go (operations), spec.go,

@@ -112,9 +112,8 @@ func (n *Numerics) shake(x []float64, by float64) {
 // chance returns a number of -1..1.
 func (n *Numerics) chance() float64 { return 2*(float64(n.Random.Uint64()<<11>>11)/(1<<53)) - 1 }
 
-// speed returns a factor of rounding for the turning speed of a pair. Engines keep
-// angles in float32, with an error that grows with the position, and many come to the speed of
-// pair i by i products.
+// speed returns a factor of rounding for the turning speed of a pair. Engines keep angles in float32, with an error
+// that grows with the position, and many come to the speed of pair i by i products.
 func (n *Numerics) speed(i int) float64 {
 	if n == nil || n.Jitter == 0 {
 		return 1

@@ -53,8 +53,7 @@ func dequantized(w *graph.Weight) ([]float32, error) {
 // row by row at each reading.
 const keep = 1 << 25
 
-// matrix is rows of a weight, dequantized at reading, or
-// before, or have been altered.
+// matrix is rows of a weight, dequantized at reading, or before, or have been altered.
 type matrix struct {
 	*graph.Weight
 	all     []float32
