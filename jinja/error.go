@@ -90,8 +90,7 @@ func catch(err *error, line *int) {
 
 // hostError turns the error of a host function into the error that stops the rendering.
 func hostError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, is := errors.AsType[*Error](err); is {
 		own := *e
 		return &own
 	}

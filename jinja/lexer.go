@@ -282,7 +282,7 @@ func (l *lexer) expression() {
 		}
 		return
 	}
-	if n := wordLength(rest); n > 0 {
+	if n := len(rest) - len(strings.TrimLeftFunc(rest, func(r rune) bool { return r == '_' || isAlnum(r) })); n > 0 {
 		if !isIdentifier(rest[:n]) {
 			panic(syntaxError(l.line, "Invalid character in identifier"))
 		}
@@ -367,10 +367,6 @@ func prefixLength(pattern, s string) int {
 }
 
 var patterns sync.Map // of *regexp.Regexp, by their text
-
-func wordLength(s string) int {
-	return len(s) - len(strings.TrimLeftFunc(s, func(r rune) bool { return r == '_' || isAlnum(r) }))
-}
 
 // stringLength returns the length of a quoted string at the start of s, or 0.
 func stringLength(s string) int {

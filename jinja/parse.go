@@ -131,12 +131,6 @@ func (p *parser) expect(kind string) token {
 	panic(syntaxError(p.now.line, "expected token '%s', got '%s'", kind, p.now))
 }
 
-func (p *parser) expectName(word string) {
-	if !p.skipName(word) {
-		panic(syntaxError(p.now.line, "expected token '%s', got '%s'", word, p.now))
-	}
-}
-
 // listExpected ends a message with the expected ends of the open tags.
 func (p *parser) listExpected(message, tag string) string {
 	if n := len(p.ends); n > 0 {
@@ -261,7 +255,9 @@ func parseFor(p *parser, line int) stmt {
 	p.inFor = true
 	x.target = parseTarget(p, false, "in")
 	p.inFor = inFor
-	p.expectName("in")
+	if !p.skipName("in") {
+		panic(syntaxError(p.now.line, "expected token '%s', got '%s'", "in", p.now))
+	}
 	x.iter = parseTuple(p, tupleRules{noCond: true, end: "recursive"})
 	x.frame = p.begin()
 	x.frame.known[x.loop] = true

@@ -310,16 +310,6 @@ type bucket struct {
 
 func newBucket(minute int) bucket { return bucket{minute: float64(minute), left: float64(minute)} }
 
-// fill brings b to now.
-func (b *bucket) fill(now time.Time) {
-	if !b.at.IsZero() && now.After(b.at) {
-		b.left = min(b.minute, b.left+b.minute*now.Sub(b.at).Minutes())
-	}
-	if b.at.IsZero() || now.After(b.at) {
-		b.at = now
-	}
-}
-
 // waitForNext returns the time until there is one.
 func (b *bucket) waitForNext() time.Duration {
 	if b.left >= 1-1e-6 { // an allowance for rounding
@@ -335,7 +325,12 @@ func (b *bucket) use(now time.Time, f func() time.Duration) time.Duration {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.fill(now)
+	if !b.at.IsZero() && now.After(b.at) {
+		b.left = min(b.minute, b.left+b.minute*now.Sub(b.at).Minutes())
+	}
+	if b.at.IsZero() || now.After(b.at) {
+		b.at = now
+	}
 	return f()
 }
 

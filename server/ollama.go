@@ -19,7 +19,7 @@ func (ollama) problem(p *problem) any { return map[string]string{"error": p.mess
 
 func (o ollama) streamProblem(p *problem) (string, any) { return "", o.problem(p) }
 
-// chatOllama answers POST /api/chat, ollamaGenerate POST /api/generate.
+// chatOllama answers POST /api/chat, generateOllama POST /api/generate.
 func chatOllama(x *exchange) any     { return answerOllama(x, true) }
 func generateOllama(x *exchange) any { return answerOllama(x, false) }
 

@@ -159,7 +159,7 @@ func metadata(f *fields) map[string]string {
 	return all
 }
 
-// answerMessages reads a conversation in OpenAI's words.
+// messages reads a conversation in OpenAI's words.
 func messages(f *fields) (all []karat.Message) {
 	list := f.objects("messages", maxMessages)
 	if len(list) == 0 {

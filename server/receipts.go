@@ -73,14 +73,6 @@ func (k *receipts) get(who string, name receiptName) []byte {
 	return nil
 }
 
-// nameReceipts sets the header that names the receipts of x's answers.
-func (x *exchange) nameReceipts() {
-	if x.s.o.ReceiptKey != nil && x.given == nil {
-		x.receipts = x.w.Header().Get("X-Request-Id")
-		x.w.Header().Set(receiptHeader, x.receipts)
-	}
-}
-
 // keepReceipt signs and keeps the receipt of an answer.
 func (c *choice) keepReceipt(r *karat.Receipt) error {
 	x := c.r.asked

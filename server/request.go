@@ -260,7 +260,10 @@ func (r *request) answer(emit func(event)) (u usage) {
 	x, s := r.asked, r.asked.s
 	r.check()
 	if !r.turn.shows() { // a receipt is of texts
-		x.nameReceipts()
+		if x.s.o.ReceiptKey != nil && x.given == nil {
+			x.receipts = x.w.Header().Get("X-Request-Id")
+			x.w.Header().Set(receiptHeader, x.receipts)
+		}
 	}
 	n := len(r.prompts) * r.n
 	defer s.enter(r.asked.who, n, r.mayUse())()
@@ -485,7 +488,7 @@ func (c *choice) follow(p *pieces, t karat.Token) bool {
 	case t.Stop == karat.StopLength: // whatever came before: something may be missing
 		last.finish = finishLength
 		_, last.full = c.r.most(c.prompt)
-	case p.hasCalled() && !c.r.turn.named: // else stop, as in OpenAI's API
+	case p != nil && p.calls > 0 && !c.r.turn.named: // else stop, as in OpenAI's API
 		last.finish = finishCalls
 	case t.Stop == karat.StopString:
 		last.stopped = t.Stopped

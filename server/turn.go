@@ -200,8 +200,7 @@ func (m *served) explain(ctx context.Context, err error, param string) *problem 
 	if errors.Is(err, karat.ErrFull) {
 		return tooManyProblem(param, m.room)
 	}
-	var of *karat.MessageError
-	if errors.As(err, &of) {
+	if of, is := errors.AsType[*karat.MessageError](err); is {
 		return bad(param, "%s: %v", param, of.Err)
 	}
 	if inner := errors.Unwrap(err); inner != nil {
@@ -295,9 +294,6 @@ func (p *pieces) events(from []syntax.Event) (all []event) {
 
 // thinks reports whether the answer is within reasoning.
 func (p *pieces) thinks() bool { return p != nil && p.p.Thinks() }
-
-// hasCalled reports whether there was a call.
-func (p *pieces) hasCalled() bool { return p != nil && p.calls > 0 }
 
 // isSatisfied reports whether nothing more is wanted: a single call was, and is there.
 func (p *pieces) isSatisfied() bool { return p != nil && p.single && p.calls > 0 }

@@ -34,12 +34,9 @@ func (f *chatFlags) add(c *command) {
 	c.flags("chat", &f.chat, "system", &f.system, "chat-template", file(&f.file), "template-arg", &f.args)
 }
 
-// isGiven reports whether a flag was given without use outside a chat.
-func (f *chatFlags) isGiven() bool { return f.system != "" || f.file != "" || len(f.args) > 0 }
-
 // isImplied reports whether a flag makes a chat of a command without --chat.
 func (f *chatFlags) isImplied() bool {
-	return f.isGiven() || len(f.images) > 0 || f.reasoning != reasoningFlags{}
+	return f.system != "" || f.file != "" || len(f.args) > 0 || len(f.images) > 0 || f.reasoning != reasoningFlags{}
 }
 
 // imply makes a chat of a command with a flag of chats.

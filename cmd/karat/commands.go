@@ -139,8 +139,7 @@ func (p *conversation) setFlag(f *pflag.Flag, value string) error {
 	restore := func(err error) error {
 		_ = f.Value.Set(old)
 		f.Changed = changed
-		var n *strconv.NumError
-		if errors.As(err, &n) {
+		if n, is := errors.AsType[*strconv.NumError](err); is {
 			return errors.New(numberText(n))
 		}
 		return err

@@ -20,7 +20,7 @@ func strictHelp(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		switch c.Name() {
 		case "help":
-			c.AddCommand(newFamiliesHelp())
+			c.AddCommand(define("help families", func(x *call) error { return x.printf("%s\n", x.Long) }).Command)
 			c.Run, c.RunE = nil, func(c *cobra.Command, args []string) error {
 				of, rest, err := c.Root().Find(args)
 				if err != nil || len(rest) > 0 {
@@ -32,11 +32,6 @@ func strictHelp(root *cobra.Command) {
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 		}
 	}
-}
-
-// newFamiliesHelp makes the help about the families of models.
-func newFamiliesHelp() *cobra.Command {
-	return define("help families", func(x *call) error { return x.printf("%s\n", x.Long) }).Command
 }
 
 // writeHelp makes cobra write help at once, and returns the place of its error.

@@ -353,14 +353,12 @@ func (k *keys) take(b []byte) {
 		case k.paste == nil:
 			k.paste = []byte{}
 		default:
-			k.insert(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(k.paste)))
+			text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(k.paste))
+			k.ready = append(k.ready, k.short(text, 200)...)
 			k.paste = nil
 		}
 	}
 }
-
-// insert hands over a pasted text, or its name.
-func (k *keys) insert(text string) { k.ready = append(k.ready, k.short(text, 200)...) }
 
 // short returns the form of a text for a line: the text itself, or its name if the text has more than most bytes.
 func (k *keys) short(text string, most int) string {
@@ -451,18 +449,13 @@ func openHistory(path string) *history {
 	}
 	if n := len(h.lines); n > maxLines || st.Size() > maxHistory {
 		h.lines = h.lines[max(0, n-maxLines/2):]
-		h.rewrite()
+		var b bytes.Buffer
+		for _, line := range h.lines {
+			b.Write(encodeLine(line))
+		}
+		_ = writePrivate(h.path, b.Bytes())
 	}
 	return h
-}
-
-// rewrite replaces the file by the lines kept.
-func (h *history) rewrite() {
-	var b bytes.Buffer
-	for _, line := range h.lines {
-		b.Write(encodeLine(line))
-	}
-	_ = writePrivate(h.path, b.Bytes())
 }
 
 func encodeLine(line string) []byte {

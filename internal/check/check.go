@@ -55,7 +55,11 @@ func Run(ctx context.Context, path string, o Options) (*Report, error) {
 	if err := c.run(path); err != nil {
 		return nil, err
 	}
-	c.sort()
+	severities := []Severity{Error, Warning, Note} // the worst first in each area
+	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(areas, a.Area), slices.Index(areas, b.Area)),
+			cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)))
+	})
 	return &c.report, nil
 }
 
@@ -102,15 +106,6 @@ func (c *checker) ensureError() {
 	if err != nil && !slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Severity == Error }) {
 		c.add("not-loaded", nil, "%s", stripPrefix(err))
 	}
-}
-
-// sort puts the worst first in each area.
-func (c *checker) sort() {
-	severities := []Severity{Error, Warning, Note}
-	slices.SortStableFunc(c.report.Findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(areas, a.Area), slices.Index(areas, b.Area)),
-			cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)))
-	})
 }
 
 // listUnproven lists the faults that only --against, or a run, would show.

@@ -352,7 +352,12 @@ func (r *reader) addBlock(base, col int, x []float32) bool {
 	holds := size > 0
 	r.constant = r.constant && !slices.ContainsFunc(x, func(v float32) bool { return v != r.first })
 	if r.empty > 0 {
-		r.mark(col, x)
+		for j, v := range x {
+			if v != 0 && !r.cols[col+j] {
+				r.cols[col+j] = true
+				r.empty--
+			}
+		}
 	}
 	r.holds = r.holds || holds
 	return holds
@@ -401,16 +406,6 @@ func (r *reader) addBroken(base int, x []float32) (sum, sq float64, top float32)
 		}
 	}
 	return sum, sq, top
-}
-
-// mark notes the columns with values other than zero.
-func (r *reader) mark(col int, x []float32) {
-	for j, v := range x {
-		if v != 0 && !r.cols[col+j] {
-			r.cols[col+j] = true
-			r.empty--
-		}
-	}
 }
 
 func (r *reader) end() {

@@ -90,8 +90,8 @@ func unplacedTensors(c *checker) (names []string) {
 	}
 	_, _, err := arch.Stored(c.model)
 	for _, e := range problems(err) {
-		var t *graph.TensorError
-		if errors.As(e, &t) && (t.Fault == graph.Unclaimed || t.Fault == graph.Refused) {
+		t, is := errors.AsType[*graph.TensorError](e)
+		if is && (t.Fault == graph.Unclaimed || t.Fault == graph.Refused) {
 			names = append(names, t.Tensor)
 		}
 	}

@@ -241,8 +241,8 @@ func (c *Checkpoint) textHF(config []byte) (err error) {
 	return err
 }
 
-// MetadataGGUF translates the settings of a folder, except settings in aside, into GGUF's keys and into tensors of rotary
-// divisors.
+// MetadataGGUF translates the settings of a folder, without settings in aside, into GGUF's keys and into tensors of
+// rotary divisors.
 func (c *Checkpoint) MetadataGGUF(aside ...string) (keys []gguf.KeyValue, factors []meta.Factors, err error) {
 	keys, factors, err = meta.Write(c.Model, aside)
 	pooled, e := c.poolingGGUF()

@@ -133,7 +133,10 @@ func (d *Drafter) Add(id int32) {
 		d.length, d.behind = d.length+1, d.behind+1
 		d.resumed = d.resumed && d.length < trusted
 	case next && !right && d.length >= trusted && length < trusted:
-		d.resume(id)
+		d.length, d.behind, d.resumed = 1, d.behind+1, true // behind an edit that ends with id
+		if text := d.suffixes.text; text[d.behind] == id && d.behind+1 < len(text) {
+			d.behind++
+		}
 	default:
 		d.length, d.behind, d.resumed = length, behind, false
 	}
@@ -142,14 +145,6 @@ func (d *Drafter) Add(id int32) {
 // trusted is the length of an end whose proposals go on behind an edit: a token in place of another, or a token left
 // out.
 const trusted = 4
-
-// resume goes on behind an edit that ends with id.
-func (d *Drafter) resume(id int32) {
-	d.length, d.behind, d.resumed = 1, d.behind+1, true
-	if text := d.suffixes.text; text[d.behind] == id && d.behind+1 < len(text) {
-		d.behind++
-	}
-}
 
 // luckAt returns the luck of a proposal behind an end of so many tokens.
 func (d *Drafter) luckAt(length int) *luck {

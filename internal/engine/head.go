@@ -74,16 +74,6 @@ func (h *head) wantStates(s *backend.Step, batch []*work) {
 	}
 }
 
-// gotStates notes that a step has computed the states.
-func gotStates(batch []*work) {
-	for _, w := range batch {
-		if w.choice.states && w.seat.Outputs > 0 {
-			x := &w.seq.states
-			x.from, x.n = w.seat.At+w.seat.Rows-w.seat.Outputs, w.seat.Outputs
-		}
-	}
-}
-
 // drafts reports whether a pass with so many tokens drafted before has a row of w.
 func (w *work) drafts(before int) bool { return w.choice.guessed && w.seat.Rows > 1+before }
 

@@ -105,18 +105,13 @@ func (e *Engine) compute(batch []*schedule.Work) {
 	p := st.batch[0].seq.plan
 	start, o := time.Now(), outcome{gone: true}
 	defer func() {
-		st.forget()
+		s := &st.next
+		s.Embeddings, s.Values, s.Watch = nil, nil, nil // perhaps large
+		clear(s.Seqs)
+		clear(s.Adapters)
 		e.finish(p, o, time.Since(start))
 	}()
 	o = p.attempt()
-}
-
-// forget lets go of the step's inputs and outputs, perhaps large.
-func (st *step) forget() {
-	s := &st.next
-	s.Embeddings, s.Values, s.Watch = nil, nil, nil
-	clear(s.Seqs)
-	clear(s.Adapters)
 }
 
 // attempt computes the batch of the engine's step.
@@ -166,7 +161,12 @@ func (p *Plan) attempt() (o outcome) {
 		err = p.computeLogits(ctx)
 	}
 	if err == nil {
-		gotStates(batch)
+		for _, w := range batch {
+			if w.choice.states && w.seat.Outputs > 0 {
+				x := &w.seq.states
+				x.from, x.n = w.seat.At+w.seat.Rows-w.seat.Outputs, w.seat.Outputs
+			}
+		}
 	}
 	return outcome{err: st.ended(ctx, err)}
 }

@@ -80,9 +80,6 @@ func ratOf(text string) (*big.Rat, error) {
 	return r, nil
 }
 
-// zero reports whether it is 0.
-func (d *decimal) zero() bool { return d.whole == "" && d.fraction == "" }
-
 // numbers makes terms of numbers.
 type numbers struct {
 	t       *termTable

@@ -401,7 +401,7 @@ func (s *schema) size(v *value, name, path string, none int32) int32 {
 	}
 	d, err := decimalOf(x.text)
 	n, ok := number(d.whole)
-	if d.zero() {
+	if d.whole == "" && d.fraction == "" {
 		n, ok = 0, true
 	}
 	if x.kind != 0 || err != nil || !ok || d.fraction != "" || d.negative {

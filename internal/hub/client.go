@@ -266,8 +266,8 @@ func (c *client) follow(ctx context.Context, address string, header http.Header)
 
 // withoutAddress returns an error without net/http's prefix, the address, which may hold a signature.
 func withoutAddress(err error) error {
-	var e *url.Error
-	if !errors.As(err, &e) {
+	e, is := errors.AsType[*url.Error](err)
+	if !is {
 		return err
 	}
 	if u, err := url.Parse(e.URL); err == nil {
@@ -432,11 +432,6 @@ const (
 
 // againKey is the context's key of a function called before each new try.
 type tellKey struct{}
-
-// withTelling returns a context with a function for retries: tell gets the error and the number of the next try.
-func withTelling(ctx context.Context, tell func(err error, n int)) context.Context {
-	return context.WithValue(ctx, tellKey{}, tell)
-}
 
 // unreachableHost returns the host of a failed connection, "" if err is another error.
 func unreachableHost(err error) string {

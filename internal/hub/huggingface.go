@@ -101,8 +101,7 @@ func (p *puller) planHF(ctx context.Context, r *Reference) (*plan, error) {
 
 // hintHF adds advice to a refusal.
 func hintHF(err error, r *Reference) error {
-	var status *statusError
-	if errors.As(err, &status) {
+	if status, is := errors.AsType[*statusError](err); is {
 		switch status.code {
 		case http.StatusUnauthorized:
 			status.hint = "there is no such repository, or it is private; a token in HF_TOKEN may open it"

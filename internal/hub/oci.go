@@ -139,8 +139,7 @@ func (p *puller) manifest(ctx context.Context, r *Reference) (*ociManifest, Dige
 
 // hintOCI adds advice to a refusal.
 func hintOCI(err error) error {
-	var status *statusError
-	if errors.As(err, &status) {
+	if status, is := errors.AsType[*statusError](err); is {
 		switch status.code {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			status.hint = "there is no such model, or it is not public; Karat shows registries no password"

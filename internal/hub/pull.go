@@ -77,7 +77,7 @@ func (s *Store) Pull(ctx context.Context, reference string, o PullOptions) (*Man
 		return nil, err
 	}
 	defer p.client.close()
-	ctx = withTelling(ctx, p.noteRetry)
+	ctx = context.WithValue(ctx, tellKey{}, p.noteRetry)
 	plan, err := p.plan(ctx, r, old)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 // Kernels over whole vectors. The assembly, where the tier has any, takes the first elements, a multiple of 16
 // (wideLength); the generic twin takes the rest.
 
-// wide returns how many of n elements kernels in assembly take.
+// wideLength returns how many of n elements kernels in assembly take.
 func wideLength(n int) int {
 	if tier == generic {
 		return 0

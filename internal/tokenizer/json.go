@@ -65,7 +65,10 @@ func (f *jsonFile) bytePairs(c *config) (*Tokenizer, error) {
 	t.norm, t.bpe.stages, t.bpe.joints.cut, t.bpe.allWhole = p.norm, p.stages, p.cut, f.Model.IgnoreMerges
 	t.bpe.spaced = p.spaced
 	if !p.byteLevel && !f.Model.ByteFallback {
-		dropBytes(t)
+		for b := range t.bytes {
+			t.bytes[b] = -1
+		}
+		t.lossy = true
 	}
 	if id, ok := t.ids[f.Model.Unknown]; ok && f.Model.Unknown != "" {
 		t.unknown, t.fuse = id, f.Model.FuseUnknown

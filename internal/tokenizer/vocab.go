@@ -215,14 +215,6 @@ func checkBytes(t *Tokenizer) error {
 	return nil
 }
 
-// dropBytes makes the byte tokens of a vocabulary without byte fallback unreachable for text.
-func dropBytes(t *Tokenizer) {
-	for b := range t.bytes {
-		t.bytes[b] = -1
-	}
-	t.lossy = true
-}
-
 // setAdded sets the added tokens. Their ids are valid.
 func setAdded(t *Tokenizer, added []addedToken) {
 	var raw, cooked []addedToken
@@ -287,7 +279,12 @@ func setScores(t *Tokenizer, scores []float32) error {
 	}
 	t.bpe.pairs = newPairTable(count)
 	for text, id := range t.bpe.words {
-		addLetters(t, text)
+		for _, r := range text {
+			if _, ok := t.bpe.runes[r]; !ok && r != utf8.RuneError {
+				t.bpe.runes[r] = int32(len(t.tokens) + len(t.bpe.letters))
+				t.bpe.letters = append(t.bpe.letters, string(r))
+			}
+		}
 		rank, _ := slices.BinarySearchFunc(order, scores[id], func(a, b float32) int { return cmp.Compare(b, a) })
 		for k := range text {
 			if k > 0 {
@@ -296,16 +293,6 @@ func setScores(t *Tokenizer, scores []float32) error {
 		}
 	}
 	return nil
-}
-
-// addLetters gives the characters of text symbols.
-func addLetters(t *Tokenizer, text string) {
-	for _, r := range text {
-		if _, ok := t.bpe.runes[r]; !ok && r != utf8.RuneError {
-			t.bpe.runes[r] = int32(len(t.tokens) + len(t.bpe.letters))
-			t.bpe.letters = append(t.bpe.letters, string(r))
-		}
-	}
 }
 
 // addSplit adds the merge of left and right if both are symbols.

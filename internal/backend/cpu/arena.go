@@ -33,13 +33,6 @@ func reserve[T float32 | int16 | uint16 | int32 | byte](a *arena, s *[]T, n int)
 	return err
 }
 
-func (a *arena) bytes() (n int64) {
-	for _, m := range a.parts {
-		n += int64(len(m.Data()))
-	}
-	return n
-}
-
 func (a *arena) close() (err error) {
 	for _, m := range a.parts {
 		err = cmp.Or(err, m.Close())

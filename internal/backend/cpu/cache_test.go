@@ -47,3 +47,10 @@ func TestForeignCache(t *testing.T) {
 		}
 	}
 }
+
+func (a *arena) bytes() (n int64) {
+	for _, m := range a.parts {
+		n += int64(len(m.Data()))
+	}
+	return n
+}

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 )
 
@@ -80,9 +79,4 @@ func (c *chain) run() error {
 		}
 	}
 	return nil
-}
-
-// wants reports whether somebody sees n's value.
-func wants(o backend.Options, n *graph.Node) bool {
-	return o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
 }

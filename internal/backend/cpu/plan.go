@@ -52,7 +52,11 @@ func (b *Backend) Compile(g *graph.Graph, o backend.Options) (backend.Executable
 		}
 	}
 	e.last, e.result = g.Result(), p.values[g.Result()]
-	b.release()
+	for w, m := range b.packed { // the system may have mapped pages again together with their neighbours
+		if m.memory != nil {
+			drop(w)
+		}
+	}
 	return e, nil
 }
 
@@ -70,7 +74,7 @@ func (p *planner) add(n *graph.Node, o backend.Options) error {
 	if err != nil {
 		return fmt.Errorf("%v: %w", n, err)
 	}
-	want := wants(o, n)
+	want := o.Want != nil && n.Op != graph.StoreKV && o.Want(n)
 	if run != nil || want {
 		e.kernels = append(e.kernels, kernel{node: n, name: p.kernelName(n), run: run, out: p.values[n], want: want})
 	}

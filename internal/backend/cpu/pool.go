@@ -200,7 +200,7 @@ func (p *pool) share(l loop, worker, whose int, taken *int) error {
 // report stores the number of blocks of l done by a worker in all.
 func (p *pool) report(l loop, worker, blocks int) {
 	d := &p.done[worker].loop
-	if now := uint64(l.withBlocks(blocks)); blocks > 0 && d.Load() != now {
+	if now := uint64(l&^maxBlocks | loop(blocks)); blocks > 0 && d.Load() != now {
 		d.Store(now)
 		if p.waiters[0].asleep.Load() && p.isOver(l) && p.waiters[0].rouse() {
 			runtime.Gosched() // here and now: otherwise run waits for another thread to fetch the goroutine
@@ -340,9 +340,6 @@ const (
 func (l loop) number() uint64 { return uint64(l) >> (2 * blockBits) }
 
 func (l loop) blocks() int { return int(l & maxBlocks) }
-
-// withBlocks returns l with another number of blocks.
-func (l loop) withBlocks(blocks int) loop { return l&^maxBlocks | loop(blocks) }
 
 // next returns the loop after l.
 func (l loop) next(blocks int) loop { return loop((l.number()+1)<<(2*blockBits)) | loop(blocks) }

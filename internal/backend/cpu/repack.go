@@ -242,16 +242,6 @@ func (b *Backend) reserve() (err error) {
 	return err
 }
 
-// release lets go of the pages of weights in panels again: the system may have mapped the pages again together with
-// their neighbours.
-func (b *Backend) release() {
-	for w, m := range b.packed {
-		if m.memory != nil {
-			drop(w)
-		}
-	}
-}
-
 // drop lets go of the file's pages of w.
 func drop(w *graph.Weight) {
 	for _, b := range w.Origin() {

@@ -455,11 +455,6 @@ func stateOf(s *graph.State, rows bool) binding {
 // slotsOf binds the table of slots.
 var slotsOf = late(func(c *cache) (gpu.Buffer, error) { return c.tables[every][c.slots], nil })
 
-// isState reports whether a class is of slots or of rows.
-func (c *cache) isState(class int) bool {
-	return c.slots >= 0 && (class == c.slots || class == c.slots+1)
-}
-
 // partsOf binds attention's parts of pages.
 var partsOf = late(func(c *cache) (gpu.Buffer, error) { return c.parts, nil })
 
@@ -515,7 +510,7 @@ func (n *narrowPages) list(words []uint32, seq *kv.Sequence, i, pos int) []uint3
 // run's last position. Of pages in 8 bits and in binary16 there are units, and two for each
 // page.
 func (c *cache) table(s *backend.Step, class int) []byte {
-	if c.isState(class) {
+	if c.slots >= 0 && (class == c.slots || class == c.slots+1) {
 		return c.slotTable(s)
 	}
 	window, narrow := -1, c.narrow[class]

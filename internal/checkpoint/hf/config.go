@@ -87,7 +87,7 @@ func (r *reader) class() {
 			return
 		}
 		if strings.Contains(name, "Bidirectional") && !r.Family.Encodes() {
-			r.errorf("architectures", "is %s, a class that reads texts both ways, as architecture %s does not",
+			r.errorf("architectures", "is %s, a class that reads texts both ways, which architecture %s does not support",
 				family.Show(given), r.Arch)
 		}
 		if f := registry.OfClass(name); f != nil && f != r.Family && !f.Shares(r.Family) {

@@ -112,8 +112,7 @@ func (c *Model) Decode(dst reflect.Value, src any, path string) error {
 	if err == nil {
 		err = json.Unmarshal(b, dst.Addr().Interface())
 	}
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
+	if mismatch, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		return fmt.Errorf("configuration key %s is %s, expected %s", c.Key(path), family.Show(src),
 			jsonerr.Kind(mismatch.Type))
 	}

@@ -54,14 +54,16 @@ var (
 	isHidden = regexp.MustCompile(`^\d+\.hidden$`)
 	isLogits = regexp.MustCompile(`^\d+\.logits$`)
 	inLayer  = regexp.MustCompile(`\.(?:layers|h)\.(\d+)\.(.*)$`)
-	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|in_proj_qkvz|input_linear|latent_proj|layernorm\.norms|` +
+	isAside  = regexp.MustCompile(`\.in$|mlp\.shared_expert\.|kv_b_proj|in_proj_qkvz|input_linear|latent_proj|` +
+		`layernorm\.norms|` +
 		`feed_forward\.(experts|(gate|up)_proj|shared_expert(\.down_proj)?)\.out|` +
 		`rotary_emb|lm_head|dropout|act(ivation)?(_fn)?\.out$`)
 	// isSum matches the values added by a layer, and the sum handed on.
 	isSum = regexp.MustCompile(
 		`^((mlp|self_attn|attn|mamba|mixer|mixer\.norm|norm|feed_forward|linear_attn)\.)?out$`)
 	// isLess matches taps that families' records leave out, to keep these small.
-	isLess   = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|moe_statics\.out$|linear_attn\.(o_)?norm\.out$`)
+	isLess = regexp.MustCompile(`mlp\.(gate|up|down)_proj\.out$|layers\.[1-9]\d*\.\w+_layernorm\.out$|` +
+		`moe_statics\.out$|linear_attn\.(o_)?norm\.out$`)
 	isBeside = regexp.MustCompile(`mlp\.(act\.|dense_4h_to_h\.)?out$|query_key_value|rotary_emb`)
 	kept     = regexp.MustCompile(`("positions_kept": ?)(\d+)`)
 )
@@ -327,7 +329,8 @@ func record(from, to string, taps func(name string) bool) (left int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	return left, edit(filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json"), func(b []byte) ([]byte, error) {
+	own, short := filepath.Join(from, "golden.json"), filepath.Join(to, "golden.json")
+	return left, edit(own, short, func(b []byte) ([]byte, error) {
 		if at, ok := tied[name]; ok {
 			var prompts []json.RawMessage
 			if err := json.Unmarshal(b, &prompts); err != nil {

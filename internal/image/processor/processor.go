@@ -33,7 +33,7 @@ var kinds = map[string]struct {
 	as      string                                // name of another kind with the same rule; "" if there is none
 }{
 	"Qwen2VLImageProcessor":    {byArea, BlocksTwice, image.Pillow, area, areaEffects, ""},
-	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, area, areaEffects, "Qwen2VLImageProcessor"}, // first files
+	"Qwen2_5_VLImageProcessor": {byArea, BlocksTwice, image.Pillow, area, areaEffects, "Qwen2VLImageProcessor"},
 	"Gemma3ImageProcessor":     {toSquare, ChannelFirst, image.Pillow, `{"resample": 2` + half, squareEffects, ""},
 	"Gemma4ImageProcessor": {toBudget, ChannelLast, image.Pillow, `{"resample": 3, "do_normalize": false, ` +
 		`"patch_size": 16, "pooling_kernel_size": 3, "max_soft_tokens": 280, "image_mean": [0, 0, 0], ` +

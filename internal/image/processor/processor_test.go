@@ -266,9 +266,28 @@ func FuzzRead(f *testing.F) {
 			if m.Width*m.Height < 1 || len(m.Pix) != 3*m.Width*m.Height {
 				t.Fatalf("a tile of %dx%d", m.Width, m.Height)
 			}
-			if p.PatchSize() > 0 && m.Width*m.Height < 1<<16 {
+			if p.patch > 0 && m.Width*m.Height < 1<<16 {
 				p.Patches(m)
 			}
 		}
 	})
+}
+
+// Patches returns the patches of a tile, [patches, values]. Pixels behind the last whole patch are left out.
+func (v *Values) Patches(m *image.Image) []float32 {
+	rows, cols, p := m.Height/v.patch, m.Width/v.patch, v.patch
+	out := make([]float32, 0, rows*cols*p*p*3)
+	if v.order != BlocksTwice {
+		for i := range rows * cols {
+			out = v.Patch(out, m, i%cols*p, i/cols*p, p)
+		}
+		return out
+	}
+	for block := range rows / v.merge * (cols / v.merge) {
+		x, y := block%(cols/v.merge)*v.merge, block/(cols/v.merge)*v.merge
+		for i := range v.merge * v.merge {
+			out = v.Patch(out, m, (x+i%v.merge)*p, (y+i/v.merge)*p, p)
+		}
+	}
+	return out
 }

@@ -45,28 +45,6 @@ func (s *settings) values(o Order) Values {
 // Order returns the order of a patch's values, and of the patches.
 func (v *Values) Order() Order { return v.order }
 
-// PatchSize returns the side of a patch in pixels.
-func (v *Values) PatchSize() int { return v.patch }
-
-// Patches returns the patches of a tile, [patches, values]. Pixels behind the last whole patch are left out.
-func (v *Values) Patches(m *image.Image) []float32 {
-	rows, cols, p := m.Height/v.patch, m.Width/v.patch, v.patch
-	out := make([]float32, 0, rows*cols*p*p*3)
-	if v.order != BlocksTwice {
-		for i := range rows * cols {
-			out = v.Patch(out, m, i%cols*p, i/cols*p, p)
-		}
-		return out
-	}
-	for block := range rows / v.merge * (cols / v.merge) {
-		x, y := block%(cols/v.merge)*v.merge, block/(cols/v.merge)*v.merge
-		for i := range v.merge * v.merge {
-			out = v.Patch(out, m, (x+i%v.merge)*p, (y+i/v.merge)*p, p)
-		}
-	}
-	return out
-}
-
 // Patch appends the numbers of the patch at a pixel, of so many pixels along a side.
 func (v *Values) Patch(out []float32, m *image.Image, x, y, side int) []float32 {
 	row := func(j int) []byte { return m.Pix[3*((y+j)*m.Width+x):][:3*side] }
