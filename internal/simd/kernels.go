@@ -397,6 +397,10 @@ func joinLanes()
 func clearVec(x []float32)
 
 //go:noescape
+func addChunksVec(acc *float32, data *byte, q *int16, dx *float32, init *int32, sums *float32,
+	chunks, scales, stride, group int, table *[16]byte, rows, codes int)
+
+//go:noescape
 func expDoublesVec(v []float64)
 
 // attendVec takes the spans of two queries in each word.

@@ -104,8 +104,7 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	if s.Min {
 		sums = &x.Sums[:groups][0]
 	}
-	group := 2 * PanelRows
-	codes := int(s.Codes)
+	codes, group := s.form()
 	table := struct {
 		codes    [16]byte
 		mul, div float32
@@ -116,18 +115,23 @@ func addRowPlaces(acc []float32, data []byte, sumgap, gap, places, chunks int, s
 	} else if s.Table != nil {
 		table.codes = *s.Table
 	}
-	switch {
-	case s.Brain:
-		codes = rowBrain
-	case s.Small:
-		codes, group = rowSmall, PanelRows
-	case s.Bytes:
-		group = PanelRows
-	case s.Shared > 0:
-		group = s.head()
-	}
 	addRowVec(&acc[0], &data[0], q, dx, init, sums, chunks, s.Scales, s.Chunk, group, values, gap, sumgap, places*gap,
 		codes, max(s.Shared, 1)-1)
+}
+
+// form returns what kernels call the codes and the scales of a layout.
+func (s *Stored) form() (codes, group int) {
+	switch {
+	case s.Brain:
+		return rowBrain, 2 * PanelRows
+	case s.Small:
+		return rowSmall, PanelRows
+	case s.Bytes:
+		return int(s.Codes), PanelRows
+	case s.Shared > 0:
+		return int(s.Codes), s.head()
+	}
+	return int(s.Codes), 2 * PanelRows
 }
 
 // digitFields has the digits of each byte as fields of two bits: the first three in a byte, and then, 256 bytes
@@ -250,6 +254,9 @@ func (s *Stored) scales(w *Panel, src []byte) {
 // HasChunks reports whether AddChunks is faster for a number of rows than AddPanel for each chunk: for codes without
 // unpacking. Where HasRows holds, AddRows is faster.
 func (s *Stored) HasChunks(rows int) bool {
+	if tier == wasm {
+		return rows > 1 && rows <= FewRows && s.HasRow()
+	}
 	return s.chunked() && tier >= avx512 && (rows == 4 || rows == 8)
 }
 
@@ -265,13 +272,26 @@ func AddChunks(acc []float32, data []byte, panel int, s *Stored, x *Acts, rows i
 		return
 	}
 	panels, chunks := len(acc)/PanelRows/rows, len(x.Q)/rows/StoredColumns
-	if !s.HasChunks(rows) || x.Init == nil || panels == 0 || chunks == 0 {
+	if !s.HasChunks(rows) || tier != wasm && x.Init == nil || panels == 0 || chunks == 0 {
 		addChunksGeneric(acc, data, panel, s, x, rows)
 		return
 	}
-	groups := rows * chunks * StoredColumns / ActGroup
-	q, dx, init := &x.Q[0], &x.DX[:groups][0], &x.Init[:groups][0]
+	groups := rows * chunks * StoredColumns / s.Group
+	q, dx, init := &x.Q[0], &x.DX[:rows*chunks*StoredColumns/ActGroup][0], (*int32)(nil)
+	if x.Init != nil {
+		init = &x.Init[:groups][0]
+	}
 	for i := range panels {
+		if tier == wasm {
+			var sums *float32
+			if s.Min {
+				sums = &x.Sums[:groups][0]
+			}
+			codes, group := s.form()
+			addChunksVec(&acc[i*rows*PanelRows:][:rows*PanelRows][0], &data[i*panel:][:chunks*s.Chunk][0], q, dx, init, sums,
+				chunks, s.Scales, s.Chunk, group, s.Table, rows, codes)
+			continue
+		}
 		sums, codes := &acc[i*rows*PanelRows:][:rows*PanelRows][0], &data[i*panel:][:chunks*s.Chunk][0]
 		if rows == 8 {
 			addChunks8AVX512(sums, codes, q, dx, init, chunks, s.Scales, s.Chunk)

@@ -299,12 +299,34 @@ const (
 	codesSmall = 9 // likewise, of 8 bits: rowSmall
 )
 
-// rows has addRowVec.
+// rows has addRowVec and addChunksVec.
 func (k *kernels) rows() {
-	var chunk []func(...code) code
 	kinds := []int{codes4, codesTable, codes41, codes42, codes8, codesBrain, codesSmall}
-	for _, kind := range kinds {
-		chunk = append(chunk, k.function(several(i32, 9), nil, func(f *fn, a []code) { k.chunk(f, kind, a) }))
+	many := []int{1} // rows at a time
+	if k.fused {
+		many = []int{2, 1}
+	}
+	some := map[int][]func(...code) code{}
+	for _, rows := range many {
+		for _, kind := range kinds {
+			some[rows] = append(some[rows], k.function(several(i32, 9), nil, func(f *fn, a []code) { k.chunk(f, kind, rows, a) }))
+		}
+	}
+	// chunk multiplies rows, and goes to the next.
+	chunk := func(f *fn, rows int, codes, acc, data, q, dx, init, sums, scales, group, table code) {
+		for i, c := range some[rows] {
+			f.when(equal(codes, num(kinds[i])), func() {
+				f.do(c(acc, data, q, dx, init, sums, scales, equal(group, num(panelRows)), table))
+			})
+		}
+		f.step(q, 512*rows)
+		f.step(dx, 32*rows)
+		groups := f.keep(i32, num(32*rows))
+		for _, kind := range []int{codes42, codesSmall} {
+			f.when(equal(codes, num(kind)), func() { f.set(groups, num(64*rows)) })
+		}
+		f.when(init, func() { f.set(init, add(init, groups)) })
+		f.when(sums, func() { f.set(sums, add(sums, groups)) })
 	}
 	k.kernel("addRowVec", "pppppp"+"iiii"+"p"+"iiiii", func(f *fn, a []code) {
 		acc, data, chunks, scales, stride, group, table := a[0], a[1], a[6], a[7], a[8], a[9], a[10]
@@ -314,28 +336,30 @@ func (k *kernels) rows() {
 		q, dx, init, sums := f.keep(i32, a[2]), f.keep(i32, a[3]), f.keep(i32, a[4]), f.keep(i32, a[5])
 		from := f.keep(i32, add(data, at))
 		f.repeat(chunks, func() {
-			for i, c := range chunk {
-				f.when(equal(codes, num(kinds[i])), func() {
-					f.do(c(acc, from, q, dx, init, sums, scales, equal(group, num(panelRows)), table))
-				})
-			}
+			chunk(f, 1, codes, acc, from, q, dx, init, sums, scales, group, table)
 			f.set(from, add(from, stride))
-			f.step(q, 512)
-			f.step(dx, 32)
-			groups := f.keep(i32, num(32))
-			for _, kind := range []int{codes42, codesSmall} {
-				f.when(equal(codes, num(kind)), func() { f.set(groups, num(64)) })
-			}
-			f.when(init, func() { f.set(init, add(init, groups)) })
-			f.when(sums, func() { f.set(sums, add(sums, groups)) })
 		})
 		f.set(acc, add(acc, sumgap))
 		f.do(less(tee(at, add(at, gap)), end), "\x0d\x00\x0b")
 	})
+	k.kernel("addChunksVec", "pppppp"+"iiii"+"p"+"ii", func(f *fn, a []code) {
+		data, chunks, scales, stride, group, table, rows, codes := a[1], a[6], a[7], a[8], a[9], a[10], a[11], a[12]
+		f.repeat(chunks, func() {
+			acc, left := f.keep(i32, a[0]), f.keep(i32, rows)
+			for _, n := range many {
+				f.while(not(less(left, num(n))), func() {
+					chunk(f, n, codes, acc, data, a[2], a[3], a[4], a[5], scales, group, table)
+					f.step(acc, 4*panelRows*n)
+					f.step(left, -n)
+				})
+			}
+			f.set(data, add(data, stride))
+		})
+	})
 }
 
-// chunk multiplies one row of activations with a stored chunk, two quads of rows of the panel at a time.
-func (k *kernels) chunk(f *fn, kind int, a []code) {
+// chunk multiplies rows of activations with a stored chunk, two quads of rows of the panel at a time.
+func (k *kernels) chunk(f *fn, kind, rows int, a []code) {
 	acc, data, scales, bytes, table := a[0], a[1], a[6], a[7], a[8]
 	floats, bits8 := halves, kind == codesSmall
 	switch kind {
@@ -354,9 +378,15 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 	}
 	first := f.keep(i32, num(0))
 	d, m := f.locals(v128, quads), f.locals(v128, quads)
-	g := k.group(f, 1)
+	g := k.group(f, rows)
 	f.repeat(num(4/quads), func() {
-		q, dx, init, sums := f.keep(i32, a[2]), f.keep(i32, a[3]), f.keep(i32, a[4]), f.keep(i32, a[5])
+		q, dx := f.pointers(a[2], num(512), rows), f.pointers(a[3], num(32), rows)
+		init, sums := f.pointers(a[4], num(32*groups), rows), f.pointers(a[5], num(32*groups), rows)
+		step := func(p []code, n int) {
+			for _, p := range p {
+				f.step(p, n)
+			}
+		}
 		codes := f.keep(i32, add(add(data, scales), first))
 		scale, min := f.local(i32), f.local(i32)
 		f.choose(bytes, func() {
@@ -365,7 +395,7 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 			for w := range quads {
 				f.set(d[w], halves(load64At(words, 8*w)))
 			}
-			f.when(sums, func() {
+			f.when(sums[0], func() {
 				for w := range quads {
 					f.set(m[w], halves(load64At(words, 32+8*w)))
 				}
@@ -379,19 +409,21 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 		if bits8 {
 			f.set(scale, add(data, shr(first, num(2))))
 		}
-		g.each(func(_, w, i int) { f.set(g.sum[i], load(acc, 16*w)) })
+		g.each(func(r, w, i int) { f.set(g.sum[i], load(acc, 4*panelRows*r+16*w)) })
 		f.repeat(num(8), func() { // units
 			for n := range groups {
 				g.each(func(_, _, i int) { f.set(g.ints[i], g.zero) })
-				f.when(init, func() {
-					g.each(func(_, _, i int) { f.set(g.ints[i], splat32At(init, 4*n)) })
+				f.when(init[0], func() {
+					g.each(func(r, _, i int) { f.set(g.ints[i], splat32At(init[r], 4*n)) })
 				})
-				var first, second code // activations of a vector
+				first, second := make([]code, rows), make([]code, rows) // activations of a vector
 				f.codes(kind, codes, n, groups, values, func(vector, w int, even, odd code) {
-					if w == 0 {
-						first, second = f.keep(v128, splat32At(q, 8*vector)), f.keep(v128, splat32At(q, 8*vector+4))
+					for r, q := range q {
+						if w == 0 {
+							first[r], second[r] = f.keep(v128, splat32At(q, 8*vector)), f.keep(v128, splat32At(q, 8*vector+4))
+						}
+						g.dots(r, w, even, odd, first[r], second[r])
 					}
-					g.dots(0, w, even, odd, first, second)
 				})
 				value := func(to, p code, w int, d code) { // of a scale or minimum
 					if bits8 {
@@ -407,24 +439,24 @@ func (k *kernels) chunk(f *fn, kind int, a []code) {
 				for w := range quads {
 					value(g.scale[w], scale, w, d[w])
 				}
-				f.when(sums, func() {
+				f.when(sums[0], func() {
 					for w := range quads {
 						value(g.min[w], min, w, m[w])
 					}
 				})
-				g.add(sums, []code{dx}, []code{sums})
+				g.add(sums[0], dx, sums)
 				size := f.keep(i32, num(2*panelRows))
 				f.when(bytes, func() { f.set(size, num(panelRows)) })
 				f.set(scale, add(scale, size))
 				f.set(min, add(min, size))
-				f.when(sums, func() { f.step(sums, 4) })
+				f.when(sums[0], func() { step(sums, 4) })
 			}
 			f.step(codes, unit)
-			f.step(q, 64)
-			f.step(dx, 4)
-			f.when(init, func() { f.step(init, 4*groups) })
+			step(q, 64)
+			step(dx, 4)
+			f.when(init[0], func() { step(init, 4*groups) })
 		})
-		g.each(func(_, w, i int) { f.store(acc, 16*w, g.sum[i]) })
+		g.each(func(r, w, i int) { f.store(acc, 4*panelRows*r+16*w, g.sum[i]) })
 		f.step(acc, 16*quads)
 		f.step(first, 16*quads)
 	})
