@@ -27,7 +27,7 @@ type Dump struct {
 	Wrong     func(n *graph.Node) (before, first int) // attention's first wrong position, and the last before
 	Prefilled func(e *reference.Eval) int             // tokens of a prompt in front of decoded tokens
 
-	// Lacks reports whether rows of n, wrong ones or those that are lost, may be zeros.
+	// Lacks reports whether rows of n, the wrong or the lost ones, may be zeros.
 	Lacks func(n *graph.Node, lost func(e *reference.Eval, at int) bool) bool
 }
 
