@@ -1,6 +1,7 @@
 package tokenizer_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
@@ -108,9 +109,13 @@ func TestTiktokenList(t *testing.T) {
 // TestTiktokenLines refuses lists with lines that are none, ranks out of order, and tokens that come again.
 func TestTiktokenLines(t *testing.T) {
 	_, config, _ := ranked()
+	dense := ""
+	for i := range 200 {
+		dense += fmt.Sprintf("%s %d\n", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("a"), i+1)), i)
+	}
 	for list, want := range map[string]string{
 		"IQ== 0\nIg== 2\n": "line 2 is", "IQ== 0\nIQ== 1\n": "line 2 is", "IQ 0\n": "line 1 is", " 0\n": "line 1 is", "IQ==\n": "line 1 is",
-		"IQ== 0\n\n": "line 2 is",
+		"IQ== 0\n\n": "line 2 is", base64.StdEncoding.EncodeToString(make([]byte, 513)) + " 0": "at most 512 bytes", dense: "merges up to line",
 	} {
 		if _, err := tokenizer.FromTiktoken([]byte(list), config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", list, err)

@@ -199,6 +199,12 @@ func appendSplits(t *Tokenizer, merges [][2]string, k token) [][2]string {
 	return merges
 }
 
+// Bounds of a tiktoken.model: of Llama 3's list the longest token has 128 bytes, and all merges have fewer than the file.
+const (
+	longestToken = 512 // bytes
+	mostMerged   = 8   // bytes of merges for each of the file
+)
+
 // FromTiktoken makes the tokenizer.json for a tiktoken.model, whose lines have a token in base64 and its rank, and the
 // tokenizer_config.json beside it: its class has the pattern, and 256 special tokens behind the list, some with names.
 // (tokenization_kimi.py of Kimi K2; TikTokenConverter of transformers)
@@ -216,13 +222,15 @@ func FromTiktoken(list, config []byte) ([]byte, error) {
 			"transformers' TikTokenConverter writes a tokenizer.json", string(c.Class))
 	}
 	ranks, spelled, vocab, merges := map[string]int{}, []string{}, map[string]int{}, [][2]string{}
+	left := mostMerged * len(list)
 	for line := range strings.Lines(string(list)) {
 		text, rank, _ := strings.Cut(strings.TrimSpace(line), " ")
 		b, err := base64.StdEncoding.DecodeString(text)
 		id := len(spelled)
-		if _, twice := ranks[string(b)]; err != nil || len(b) == 0 || twice || rank != strconv.Itoa(id) {
-			return nil, fmt.Errorf("tiktoken.model: line %d is %.40q, expected another token in base64 and the rank %d",
-				id+1, line, id)
+		if _, twice := ranks[string(b)]; err != nil || len(b) == 0 || len(b) > longestToken || twice ||
+			rank != strconv.Itoa(id) {
+			return nil, fmt.Errorf("tiktoken.model: line %d is %.40q, expected another token of at most %d bytes in base64 "+
+				"and the rank %d", id+1, line, longestToken, id)
 		}
 		word := make([]rune, len(b))
 		for i, c := range b {
@@ -236,7 +244,12 @@ func FromTiktoken(list, config []byte) ([]byte, error) {
 			l, okL := ranks[string(b[:i])]
 			if r, ok := ranks[string(b[i:])]; ok && okL {
 				merges = append(merges, [2]string{spelled[l], spelled[r]})
+				left -= len(b)
 			}
+		}
+		if left < 0 {
+			return nil, fmt.Errorf("tiktoken.model: the merges up to line %d have more than %d times its bytes", id+1,
+				mostMerged)
 		}
 		slices.SortFunc(merges[first:], func(a, b [2]string) int {
 			return cmp.Or(cmp.Compare(vocab[a[0]], vocab[b[0]]), cmp.Compare(vocab[a[1]], vocab[b[1]]))
