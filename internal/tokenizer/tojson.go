@@ -199,7 +199,7 @@ func appendSplits(t *Tokenizer, merges [][2]string, k token) [][2]string {
 	return merges
 }
 
-// Bounds of a tiktoken.model: of Llama 3's list the longest token has 128 bytes, and all merges have fewer than the file.
+// Bounds of a tiktoken.model: Llama 3's longest token has 128 bytes, and all its merges have fewer than the file.
 const (
 	longestToken = 512 // bytes
 	mostMerged   = 8   // bytes of merges for each of the file
@@ -229,8 +229,8 @@ func FromTiktoken(list, config []byte) ([]byte, error) {
 		id := len(spelled)
 		if _, twice := ranks[string(b)]; err != nil || len(b) == 0 || len(b) > longestToken || twice ||
 			rank != strconv.Itoa(id) {
-			return nil, fmt.Errorf("tiktoken.model: line %d is %.40q, expected another token of at most %d bytes in base64 "+
-				"and the rank %d", id+1, line, longestToken, id)
+			return nil, fmt.Errorf("tiktoken.model: line %d is %.40q, expected another token of at most %d bytes in "+
+				"base64 and the rank %d", id+1, line, longestToken, id)
 		}
 		word := make([]rune, len(b))
 		for i, c := range b {
