@@ -19,7 +19,7 @@ import (
 // errPath is an answer of a server that may speak otherwise than asked.
 var errPath = errors.New("is the path right, and is type http, or sse for an older server?")
 
-// hide takes the values of the headers, and what is secret within the address, from a text.
+// hide takes the values of the headers, and the secrets within the address, from a text.
 func (s *Server) hide(text string) string {
 	all := slices.Collect(maps.Values(s.Headers))
 	if at, err := url.Parse(s.URL); err == nil && s.URL != "" {

@@ -2,8 +2,6 @@ package sample
 
 import (
 	"fmt"
-	"math"
-	"slices"
 )
 
 // Logprob is a token with the natural logarithm of its probability.
@@ -45,26 +43,4 @@ func logSumExp(logits []float32) (float64, error) {
 	}
 	top := float64(logits[best])
 	return top + log(sumExp(logits, top)), nil
-}
-
-// likeliest returns the k first tokens above -Inf in the order of before, in c's memory if there is enough.
-func likeliest(c []candidate, logits []float32, k int) []candidate {
-	if k == 0 {
-		return nil
-	}
-	const more = 1024
-	c = slices.Grow(c[:0], k+more)
-	least := float32(math.Inf(-1)) // of no use
-	for id, x := range logits {
-		if x > least {
-			if len(c) == k+more {
-				c = topK(c, k)
-				least = c[0].logit
-			}
-			c = append(c, candidate{id: int32(id), logit: x})
-		}
-	}
-	c = topK(c, min(k, len(c)))
-	sortDown(c, isUnlikelier)
-	return c
 }

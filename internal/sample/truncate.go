@@ -64,6 +64,28 @@ func topK(c []candidate, k int) []candidate {
 	return kept
 }
 
+// likeliest returns the k first tokens above -Inf in the order of before, in c's memory if there is enough.
+func likeliest(c []candidate, logits []float32, k int) []candidate {
+	if k == 0 {
+		return nil
+	}
+	const more = 1024
+	c = slices.Grow(c[:0], k+more)
+	least := float32(math.Inf(-1)) // of no use
+	for id, x := range logits {
+		if x > least {
+			if len(c) == k+more {
+				c = topK(c, k)
+				least = c[0].logit
+			}
+			c = append(c, candidate{id: int32(id), logit: x})
+		}
+	}
+	c = topK(c, min(k, len(c)))
+	sortDown(c, isUnlikelier)
+	return c
+}
+
 // topP returns the fewest likeliest of c with probabilities summing to at least p, 0 < p < 1, in c's memory, the
 // likeliest last. topP uses scratch and returns scratch, perhaps grown.
 func topP(c []candidate, p float64, scratch []candidate) (kept, used []candidate) {

@@ -218,8 +218,8 @@ func FromTiktoken(list, config []byte) ([]byte, error) {
 	}
 	pre := known().Tiktoken[string(c.Class)]
 	if pre == "" {
-		return nil, fmt.Errorf("tiktoken.model: its pattern is in Python code, and unknown for the tokenizer_class %q; "+
-			"transformers' TikTokenConverter writes a tokenizer.json", string(c.Class))
+		return nil, fmt.Errorf("tiktoken.model: its pattern is in Python code, and unknown for the tokenizer_class "+
+			"%q; transformers' TikTokenConverter writes a tokenizer.json", string(c.Class))
 	}
 	ranks, spelled, vocab, merges := map[string]int{}, []string{}, map[string]int{}, [][2]string{}
 	left := mostMerged * len(list)

@@ -87,8 +87,8 @@ func (r *reader) class() {
 			return
 		}
 		if strings.Contains(name, "Bidirectional") && !r.Family.Encodes() {
-			r.errorf("architectures", "is %s, a class that reads texts both ways, which architecture %s does not support",
-				family.Show(given), r.Arch)
+			r.errorf("architectures", "is %s, a class that reads texts both ways, which architecture %s does not "+
+				"support", family.Show(given), r.Arch)
 		}
 		if f := registry.OfClass(name); f != nil && f != r.Family && !f.Shares(r.Family) {
 			r.errorf("architectures", "is %s, a class of architecture %s, but model_type %s is one of %s",

@@ -147,7 +147,7 @@ func parse(raw json.RawMessage, key, method string) (*Packing, error) {
 func (d *description) method() (method, error) {
 	kind, round := strings.ToLower(d.Method), ""
 	if kind = strings.TrimPrefix(kind, "intel/"); kind == "auto-round" {
-		round = d.Format // absent of floats of 8 bits: save_quantized in auto_round/export/formats/backends/autoround.py
+		round = d.Format // absent of floats of 8 bits: save_quantized in export/formats/backends/autoround.py
 		if round == "" && !strings.HasPrefix(d.Data, "fp") {
 			round = "auto_round:auto_gptq"
 		}

@@ -65,7 +65,8 @@ func judgeProbe(m *measurement) (*measurement, error) {
 		}
 		// Of logits other marks may be the engine's doing.
 		p := fingerprint(m, eq)
-		if p != nil && (eq.target != m.dump.graph.Result() && p.cause != "unknown" || p.cause == "probe_rows" && !m.dump.options.read) {
+		if p != nil && (eq.target != m.dump.graph.Result() && p.cause != "unknown" ||
+			p.cause == "probe_rows" && !m.dump.options.read) {
 			return discard(m, []*equation{eq}, []*equation{eq}, nil)
 		}
 	}

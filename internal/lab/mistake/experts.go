@@ -89,7 +89,7 @@ func otherExperts(_ *Proposer, n *graph.Node) (all []*Hypothesis) {
 	return all
 }
 
-// routed makes Experts read other routes, given those that they read before.
+// routed makes Experts read other routes, given the routes of before.
 func routed(change func(e *reference.Eval, s *reference.Spec, rows []int, routes forRows) ([]float64,
 	error)) reference.Edit {
 	return func(s *reference.Spec) {

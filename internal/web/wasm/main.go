@@ -55,7 +55,7 @@ func load(args []js.Value) (any, error) {
 	progress := function(options, "onProgress")
 	m.o.Progress = func(done, total int64) {
 		if done == 0 {
-			runtime.GC() // what is left of reading the vocabulary
+			runtime.GC() // the remains of reading the vocabulary
 		}
 		spare(done)
 		progress(done, total)
