@@ -109,10 +109,8 @@ func Start(ctx context.Context, servers []Server, o Options) (*Tools, error) {
 // an answer keeps the tools: a call will tell. The error is that of ctx.
 func (t *Tools) Refresh(ctx context.Context) error {
 	for _, s := range t.servers {
-		if s.stale.Swap(false) || s.polled.Load() {
-			if err := s.list(ctx); err != nil {
-				s.stale.Store(true)
-			}
+		if (s.stale.Swap(false) || s.polled.Load()) && s.list(ctx) != nil {
+			s.stale.Store(true)
 		}
 	}
 	t.rename()
