@@ -111,7 +111,7 @@ func Source(ctx context.Context, root string) (string, error) {
 func Calls(root string) (string, error) {
 	h := sha256.New()
 	for _, pattern := range []string{"internal/web/wasm/*.go", "internal/web/probe/*.go", "internal/jsasync/*.go",
-		"internal/backend/webgpu/gpu/*.js"} {
+		"internal/backend/webgpu/gpu/*.js", "internal/simd/kernels_js.s"} {
 		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil || len(names) == 0 {
 			return "", fmt.Errorf("%s: %d files, %w", pattern, len(names), err)
