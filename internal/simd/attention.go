@@ -116,8 +116,8 @@ func (a *Attention) addQuad(i int, k, v []float32, spans []Span, scale float32) 
 				words[r/2] |= (s.From | s.To<<8) << (r % 2 * 16)
 			}
 		}
-		attendVec(a.scores, &a.q[i*a.dim], &k[0], &v[0], &a.acc[i*d], &a.top[i], &a.sum[i], a.dim, d, words[0], words[1],
-			all.From&^(KeySlots-1), all.To, a.limit, scale)
+		attendVec(a.scores, &a.q[i*a.dim], &k[0], &v[0], &a.acc[i*d], &a.top[i], &a.sum[i], a.dim, d, words[0],
+			words[1], all.From&^(KeySlots-1), all.To, a.limit, scale)
 		return
 	}
 	scoreKeys(a.scores, a.q[i*a.dim:(i+Quad)*a.dim], k, all, scale)

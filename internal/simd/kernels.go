@@ -406,7 +406,8 @@ func expDoublesVec(v []float64)
 // attendVec takes the spans of two queries in each word.
 //
 //go:noescape
-func attendVec(s *scores, q, k, v, acc, top, sum *float32, dim, values, first, second, from, to int, limit, scale float32)
+func attendVec(s *scores, q, k, v, acc, top, sum *float32, dim, values, first, second, from, to int,
+	limit, scale float32)
 
 //go:noescape
 func copyRowsVec(dst *float32, step int, src *float32, from, n, rows int)

@@ -288,8 +288,8 @@ func AddChunks(acc []float32, data []byte, panel int, s *Stored, x *Acts, rows i
 				sums = &x.Sums[:groups][0]
 			}
 			codes, group := s.form()
-			addChunksVec(&acc[i*rows*PanelRows:][:rows*PanelRows][0], &data[i*panel:][:chunks*s.Chunk][0], q, dx, init, sums,
-				chunks, s.Scales, s.Chunk, group, s.Table, rows, codes)
+			addChunksVec(&acc[i*rows*PanelRows:][:rows*PanelRows][0], &data[i*panel:][:chunks*s.Chunk][0], q, dx, init,
+				sums, chunks, s.Scales, s.Chunk, group, s.Table, rows, codes)
 			continue
 		}
 		sums, codes := &acc[i*rows*PanelRows:][:rows*PanelRows][0], &data[i*panel:][:chunks*s.Chunk][0]

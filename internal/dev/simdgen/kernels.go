@@ -309,7 +309,8 @@ func (k *kernels) rows() {
 	some := map[int][]func(...code) code{}
 	for _, rows := range many {
 		for _, kind := range kinds {
-			some[rows] = append(some[rows], k.function(several(i32, 9), nil, func(f *fn, a []code) { k.chunk(f, kind, rows, a) }))
+			text := func(f *fn, a []code) { k.chunk(f, kind, rows, a) }
+			some[rows] = append(some[rows], k.function(several(i32, 9), nil, text))
 		}
 	}
 	// chunk multiplies rows, and goes to the next.
@@ -420,7 +421,8 @@ func (k *kernels) chunk(f *fn, kind, rows int, a []code) {
 				f.codes(kind, codes, n, groups, values, func(vector, w int, even, odd code) {
 					for r, q := range q {
 						if w == 0 {
-							first[r], second[r] = f.keep(v128, splat32At(q, 8*vector)), f.keep(v128, splat32At(q, 8*vector+4))
+							first[r] = f.keep(v128, splat32At(q, 8*vector))
+							second[r] = f.keep(v128, splat32At(q, 8*vector+4))
 						}
 						g.dots(r, w, even, odd, first[r], second[r])
 					}
@@ -650,7 +652,8 @@ func (k *kernels) grids() {
 	k.kernel("unpackGridVec", "ppppp"+"fi", func(f *fn, a []code) { // dst, src, octets, shape, spread, high, four
 		dst, src, octet, shape, spread, four := a[0], a[1], a[2], a[3], a[4], a[6]
 		high := f.keep(v128, splat32(bitsF(a[5])))
-		codes, signs := f.keep(v128, load(shape, 104)), []code{f.keep(v128, load(shape, 120)), f.keep(v128, load(shape, 136))}
+		codes := f.keep(v128, load(shape, 104))
+		signs := []code{f.keep(v128, load(shape, 120)), f.keep(v128, load(shape, 136))}
 		low, each := constI(0x0f0f0f0f), constI(255)
 		f.repeat(num(32), func() {
 			from := f.keep(i32, src)
@@ -1375,7 +1378,8 @@ func (k *kernels) attends() {
 		f.do(add2(a[0], a[2], a[4], a[5], shl(a[6], num(2)), sub(a[1], a[6]), num(0)))
 	})
 	k.kernel("attendVec", "ppppppp"+"iiiiii"+"ff", func(f *fn, a []code) {
-		s, acc, n, words, score := a[0], a[4], a[8], a[9:11], []code{a[0], a[1], a[2], a[11], a[12], a[7], splatF(a[14])}
+		s, acc, n, words := a[0], a[4], a[8], a[9:11]
+		score := []code{s, a[1], a[2], a[11], a[12], a[7], splatF(a[14])}
 		f.choose(words[1], func() { f.do(score4(score...)) }, func() { f.do(score2(score...)) })
 		stride := f.keep(i32, shl(n, num(2)))
 		first := func(r int) code { return andI(shr(words[r/2], num(r%2*16)), num(255)) }
@@ -1387,7 +1391,8 @@ func (k *kernels) attends() {
 		}
 		for r := range 4 {
 			f.when(last(r), func() {
-				f.do(weigh(add(s, num(256*r)), first(r), last(r), add(a[5], num(4*r)), add(a[6], num(4*r)), row(r), n, a[13]))
+				top, sum := add(a[5], num(4*r)), add(a[6], num(4*r))
+				f.do(weigh(add(s, num(256*r)), first(r), last(r), top, sum, row(r), n, a[13]))
 			})
 		}
 		same := func(pair int) code { return equal(andI(words[pair], num(0xffff)), shr(words[pair], num(16))) }

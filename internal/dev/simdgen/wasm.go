@@ -170,7 +170,7 @@ func (m *module) call(sp, number code) code {
 	return sp + number + "\x11" + m.typed([]code{i32}, nil) + "\x00"
 }
 
-// records has the kernels that record others, and what is read at once, and run, which runs a lane.
+// records has the kernels that record others, a kernel with a result, and run, which runs a lane.
 func (m *module) records() {
 	join := func(f *fn) {
 		f.store32(add(global(base), shl(global(lanes), num(2))), 0, global(rec))
@@ -224,8 +224,9 @@ func (m *module) records() {
 }
 
 // bytes is the module. It imports a memory, a table and a function. The export is called with Go's stack pointer, and
-// calls the first function of the table, which calls the kernel whose place in the table lies below the stack pointer: so
-// an instance can be made before the memory is there, and another one with the memory puts its functions into the table.
+// calls the first function of the table, which calls the kernel whose place in the table lies below the stack pointer.
+// So an instance can be made before the memory is there, and another one with the memory puts its functions into the
+// table.
 func (m *module) bytes() []byte {
 	m.function([]code{i32}, nil, func(f *fn, sp []code) {
 		n := f.keep(i32, load32(sub(sp[0], num(8)), 0))
