@@ -1,6 +1,7 @@
 package karat_test
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,6 +81,7 @@ func TestSeeing(t *testing.T) {
 		{"tiny-qwen2", "qwen2_vl", "qwen2vl", "qwen2"}, {"tiny-qwen2", "qwen2_5_vl", "qwen2vl", "qwen2"},
 		{"tiny-qwen3", "qwen3_vl_text", "qwen3vl", "qwen3"}, {"qwen3moe", "qwen3_vl_moe_text", "qwen3vlmoe", "qwen3moe"},
 		{"glm4", "glm4v_text", "glm4", "glm4"}, {"glm4moe", "glm4v_moe_text", "glm4moe", "glm4moe"},
+		{"exaone4", "exaone4_5", "exaone4", "exaone4"},
 	} {
 		from := golden.Model(t, c.model)
 		want, err := open(t, from, karat.Options{}).Logits(t.Context(), ids)
@@ -90,6 +92,13 @@ func TestSeeing(t *testing.T) {
 		rewrite(t, filepath.Join(folder, "config.json"), func(m map[string]any) {
 			m["model_type"] = c.kind
 			delete(m, "architectures")
+			if c.kind == "exaone4_5" { // its positions are plain
+				text := maps.Clone(m)
+				clear(m)
+				text["model_type"], text["num_nextn_predict_layers"] = "exaone4_5_text", 1
+				m["model_type"], m["text_config"], m["vision_config"] = c.kind, text, map[string]any{"depth": 1}
+				return
+			}
 			dim, ok := m["head_dim"].(float64)
 			if !ok {
 				dim = m["hidden_size"].(float64) / m["num_attention_heads"].(float64)

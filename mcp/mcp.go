@@ -124,12 +124,11 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 		return nil, fmt.Errorf("more than %d bytes", maxConfig)
 	}
 	type entry struct {
-		Type, Command, URL, ServerURL, HTTPURL, Cwd, EnvFile, Source string
-		Args                                                         []string
-		Env, Headers                                                 map[string]string
-		Timeout                                                      float64
-		Disabled                                                     bool
-		Enabled                                                      *bool
+		Server
+		ServerURL, HTTPURL, Cwd, EnvFile, Source string
+		Timeout                                  float64
+		Disabled                                 bool
+		Enabled                                  *bool
 	}
 	var file struct {
 		MCPServers     map[string]entry `json:"mcpServers"`
@@ -154,8 +153,8 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		e := all[name]
 		kind, known := ways[strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(e.Type))]
-		s := Server{Name: name, Command: e.Command, Args: e.Args, Env: e.Env, Dir: e.Cwd, Type: kind,
-			URL: cmp.Or(e.HTTPURL, e.URL, e.ServerURL), Headers: e.Headers}
+		s := e.Server
+		s.Name, s.Dir, s.Type, s.URL = name, e.Cwd, kind, cmp.Or(e.HTTPURL, e.URL, e.ServerURL)
 		switch {
 		case e.Disabled, e.Enabled != nil && !*e.Enabled, e.Source == "extension": // Zed runs its extensions' servers
 			continue

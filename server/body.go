@@ -1,6 +1,7 @@
 package server
 
 import (
+	"compress/gzip"
 	"errors"
 	"io"
 	"net/http"
@@ -39,19 +40,27 @@ func (x *exchange) readBody() []byte {
 		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Type is not application/json: add -H "+
 			"'Content-Type: application/json'"))
 	}
-	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q is not taken", e))
+	coding := strings.ToLower(r.Header.Get("Content-Encoding"))
+	if coding != "" && coding != "identity" && coding != "gzip" {
+		throw(refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q: want gzip or none", coding))
 	}
 	most := s.o.MaxBody + 1 // to notice a byte too many
 	large := refuse(http.StatusRequestEntityTooLarge, "", "", "The body has more than %d bytes", s.o.MaxBody)
 	if r.ContentLength > s.o.MaxBody {
 		throw(large) // before anything is read
 	}
-	if r.ContentLength >= 0 {
+	if r.ContentLength >= 0 && coding != "gzip" {
 		most = min(most, r.ContentLength+1)
 	}
 	x.held.s, x.held.who = s, x.who.name
 	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+	if coding == "gzip" {
+		z, err := gzip.NewReader(from)
+		if err != nil {
+			throw(bodyProblem(err))
+		}
+		from = http.MaxBytesReader(w, z, s.o.MaxBody)
+	}
 	for body := []byte(nil); ; {
 		if len(body) == cap(body) { // memory for bytes present, not for promises
 			size := min(max(leastBody, 2*int64(cap(body))), most)

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -43,8 +44,15 @@ func TestD1Hosts(t *testing.T) {
 	}
 	c.header = map[string]string{"Content-Type": "text/plain"}
 	c.refuses(415, "", "application/json", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	c.header = map[string]string{"Content-Encoding": "zstd"}
+	c.refuses(415, "", "want gzip", "POST", "/v1/chat/completions", `{`+hello+`}`)
 	c.header = map[string]string{"Content-Encoding": "gzip"}
-	c.refuses(415, "", "gzip", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	c.refuses(400, "", "not read to its end", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	c.refuses(400, "", "not read to its end", "POST", "/v1/chat/completions", zipped(`{` + hello + `}`)[:40])
+	c.refuses(413, "", "more than", "POST", "/v1/chat/completions", zipped(strings.Repeat(" ", 33<<20)))
+	if status, answer, _ := c.do("POST", "/v1/chat/completions/input_tokens", zipped(`{`+hello+`}`)); status != 200 {
+		t.Errorf("gzip: %d %s", status, answer)
+	}
 	c.header = map[string]string{"Origin": "http://evil.com", "Access-Control-Request-Method": "POST"}
 	c.refuses(403, "", "not allowed", "OPTIONS", "/v1/chat/completions", "")
 	any := serve(t, demo(t), Options{Hosts: []string{"models.example"}})
@@ -54,6 +62,14 @@ func TestD1Hosts(t *testing.T) {
 	}
 	any.header = nil
 	any.refuses(403, "", "Host", "GET", "/health", "")
+}
+
+func zipped(s string) string {
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write([]byte(s))
+	_ = z.Close()
+	return b.String()
 }
 
 // TestOrigins: pages of the origins that are named may call the server and read its answers, others may not; a browser asks first, without a key.
