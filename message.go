@@ -42,8 +42,7 @@ type Image struct {
 	Data []byte // a JPEG, PNG, WebP, GIF or BMP file, of at most 64 MiB and 64 megapixels
 }
 
-// Reasoning is the assistant's thinking before an answer. Most templates leave out
-// the reasoning of earlier turns.
+// Reasoning is the assistant's thinking before an answer. Most templates leave out the reasoning of earlier turns.
 type Reasoning string
 
 // ToolCall asks for a tool: a part of the assistant's message.

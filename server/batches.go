@@ -420,28 +420,15 @@ func (r *batchRun) become(status string, set func()) error {
 		r.b.become(status, r.s.now())
 	}
 	if r.b.isOver() && !was {
-		t.settle(r.b)
+		t.eachOutput(r.b, t.things.give, func(name string, bytes int64) { // of lines outside any file
+			t.bytes.give(r.b.owner, bytes)
+			t.root.Remove(name) // else the next start does
+		})
 	}
 	if set != nil {
 		set()
 	}
 	return t.keep(r.b.ID, r.b.owner, r.b)
-}
-
-// settle gives back the unused room of a batch, and removes lines outside any file. The caller holds t.mu.
-func (t *store) settle(b *batch) {
-	for i, id := range b.Outputs {
-		if t.file[id] != nil {
-			continue
-		}
-		t.things.give(b.owner, 1)
-		for _, name := range []string{b.part(i), id + ".data"} {
-			if info, err := t.root.Stat(name); err == nil {
-				t.bytes.give(b.owner, info.Size())
-				t.root.Remove(name) // else the next start does
-			}
-		}
-	}
 }
 
 func (r *batchRun) status() string {

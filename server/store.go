@@ -165,7 +165,7 @@ func (t *store) read() error {
 	for _, b := range t.job {
 		t.things.add(b.owner, b.weight())
 		if !b.isOver() {
-			t.countOutputs(b)
+			t.eachOutput(b, t.things.add, func(_ string, bytes int64) { t.bytes.add(b.owner, bytes) })
 		}
 	}
 	return nil
@@ -199,16 +199,16 @@ func (t *store) readThing(name string) error {
 	return nil
 }
 
-// countOutputs counts the files of an unfinished batch: the places kept for them, and the bytes present.
-func (t *store) countOutputs(b *batch) {
+// eachOutput calls count for each place kept for a file of a batch, and see for the data present there.
+func (t *store) eachOutput(b *batch, count func(owner string, n int64), see func(name string, bytes int64)) {
 	for i, id := range b.Outputs {
 		if t.file[id] != nil { // already counted as a file
 			continue
 		}
-		t.things.add(b.owner, 1)
+		count(b.owner, 1)
 		for _, name := range []string{b.part(i), id + ".data"} {
 			if info, err := t.root.Stat(name); err == nil {
-				t.bytes.add(b.owner, info.Size())
+				see(name, info.Size())
 			}
 		}
 	}

@@ -222,8 +222,7 @@ func generalKeys(arch, kind, src string, jobs []job) []gguf.KeyValue {
 	return append(keys, gguf.KeyValue{Key: "general.size_label", Value: sizeLabel(jobs)})
 }
 
-// title writes a folder's name as a model's (Metadata.id_to_title in llama.cpp's
-// gguf-py).
+// title writes a folder's name as a model's (Metadata.id_to_title in llama.cpp's gguf-py).
 func title(folder string) string {
 	version := regexp.MustCompile(`^(v\d+(?:\.\d+)*|\d.*)$`)
 	words := strings.Fields(strings.ReplaceAll(folder, "-", " "))

@@ -286,8 +286,7 @@ type Tokenizer struct {
 	Strips     bool // special tokens take the white space after them, in a vocabulary of SentencePiece
 }
 
-// Shares reports whether models of f and g have a type in common, and so may have each
-// other's classes.
+// Shares reports whether models of f and g have a type in common, and so may have each other's classes.
 func (f *Family) Shares(g *Family) bool {
 	return slices.ContainsFunc(f.Types, func(t Type) bool {
 		return slices.ContainsFunc(g.Types, func(u Type) bool { return t.Name == u.Name })

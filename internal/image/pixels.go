@@ -26,8 +26,7 @@ func (m *Image) paste(p *Image, x, y int) {
 	}
 }
 
-// rgbOf returns the pixels of a picture of the standard library without alpha. Of samples of 16 bits the upper 8
-// count.
+// rgbOf returns the pixels of a picture of the standard library without alpha. Of samples of 16 bits the upper 8 count.
 func rgbOf(src image.Image) *Image {
 	b := src.Bounds()
 	m := newImage(b.Dx(), b.Dy())

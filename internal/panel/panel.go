@@ -282,8 +282,7 @@ func stored(d tensor.DType, mul, div float32) *simd.Stored {
 // Stored returns the layout of Whole and Woven for simd.AddRow, nil for a type unknown there.
 func (w *Weight) Stored() *simd.Stored { return w.stored }
 
-// Whole returns the chunks of Chunk columns of some panels, and all bytes in between: panels begin Bytes
-// apart.
+// Whole returns the chunks of Chunk columns of some panels, and all bytes in between: panels begin Bytes apart.
 func (w *Weight) Whole(from, to int) []byte {
 	return w.data[from*w.panelBytes:][:(to-1-from)*w.panelBytes+w.K/Chunk*w.chunkBytes]
 }

@@ -254,8 +254,7 @@ func Supported() string {
 	return list(names)
 }
 
-// SupportedTypes lists the types of config.json for a message, of which a text model's
-// is named once.
+// SupportedTypes lists the types of config.json for a message, of which a text model's is named once.
 func SupportedTypes() string {
 	var names []string
 	for _, f := range Families {

@@ -158,9 +158,8 @@ func (s *scanner) strings(limit int) (map[string]string, error) {
 // maxDepth bounds the nesting of skipped values.
 const maxDepth = 16
 
-// scanner reads JSON from left to right, building nothing. Package encoding/json
-// would take the last of two equal keys, and 1e3 for an integer, and needs
-// several times the text's size in memory.
+// scanner reads JSON from left to right, building nothing. Package encoding/json would take the last of two equal keys,
+// and 1e3 for an integer, and needs several times the text's size in memory.
 type scanner struct {
 	text  []byte
 	pos   int

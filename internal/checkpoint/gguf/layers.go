@@ -71,8 +71,7 @@ func ofLayers(r *reader, n []float64) []float64 {
 	return n
 }
 
-// windowKey returns the key for full layers, of kind Count where there is none, and the
-// family's usual period.
+// windowKey returns the key for full layers, of kind Count where there is none, and the family's usual period.
 func (r *reader) windowKey() (own family.Key, period int) {
 	for _, k := range r.Family.Keys {
 		if k.Kind == family.Period || k.Kind == family.Flags {

@@ -192,8 +192,7 @@ func ParseTokenizer(path string, f tokenizer.Files) (*tokenizer.Tokenizer, error
 	return t, nil
 }
 
-// SpecialIDs returns config.json's ids of special tokens, "bos" to "mask"; of several
-// the first.
+// SpecialIDs returns config.json's ids of special tokens, "bos" to "mask"; of several the first.
 func SpecialIDs(config []byte) map[string]int {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(config, &all) != nil {
