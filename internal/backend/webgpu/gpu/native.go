@@ -208,7 +208,8 @@ type native struct {
 	encoder   [2]hal.CommandEncoder // the running one, and the one being encoded
 	cuts      []hal.CommandEncoder  // encoders of a list's pieces
 	last      []command             // last encoded commands, without written data
-	next      hal.CommandBuffer     // the same again, or nil
+	next      hal.CommandBuffer     // the first piece of the same again, or nil
+	behind    recorder              // the state behind next
 	before    [2]*buffer            // up and down at the time of next
 	up, down  *buffer               // for the host's writes and reads
 	stamps    hal.QuerySet

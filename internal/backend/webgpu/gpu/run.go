@@ -63,53 +63,28 @@ func (l *List) pieces() (all [][]command) {
 }
 
 // submit runs l, and waits. An error is the device's.
+//
+// The first piece of a list that has been run before, as in decoding, is encoded for the next time while the device
+// computes: the device waits for no other.
 func (d *native) submit(l *List, ticks, stamps int) (err error) {
 	pieces := l.pieces()
-	if len(pieces) == 1 {
-		return d.submitOne(l, ticks, stamps)
-	}
-	for len(d.cuts) < len(pieces) {
-		d.cuts = append(d.cuts, nil)
-	}
-	r := recorder{d: d}
-	var running []hal.CommandBuffer
-	var at uint64
-	for i, piece := range pieces {
-		last := i == len(pieces)-1
-		commands, err := d.encode(&d.cuts[i], &r, piece, last, ticks, stamps)
-		if err != nil {
-			return err
-		}
-		if at, err = d.queue.Submit([]hal.CommandBuffer{commands}); err != nil {
-			return err
-		}
-		running = append(running, commands)
-	}
-	if err := d.wait(at); err != nil {
-		return err
-	}
-	for i, commands := range running {
-		d.cuts[i].ResetAll([]hal.CommandBuffer{commands})
-		commands.Destroy()
-	}
-	return nil
-}
-
-// submitOne does submit's work for a list in one piece.
-//
-// A list that has been run before, as in decoding, is encoded for the next time while the device computes.
-func (d *native) submitOne(l *List, ticks, stamps int) error {
 	again := d.isEncoded(l)
 	if d.next != nil && (!again || len(d.fresh) > 0 || d.up != d.before[0] || d.down != d.before[1]) {
 		d.encoder[1].ResetAll([]hal.CommandBuffer{d.next})
 		d.next = nil
 	}
+	for len(d.cuts) < len(pieces)-1 {
+		d.cuts = append(d.cuts, nil)
+	}
+	r := recorder{d: d}
+	first := func(to *hal.CommandEncoder) (hal.CommandBuffer, error) {
+		return d.encode(to, &r, pieces[0], len(pieces) == 1, ticks, stamps)
+	}
 	commands := d.next
 	if d.next = nil; commands != nil {
-		d.encoder[0], d.encoder[1] = d.encoder[1], d.encoder[0]
+		d.encoder[0], d.encoder[1], r = d.encoder[1], d.encoder[0], d.behind
 	} else {
-		var err error
-		if commands, err = d.encode(&d.encoder[0], &recorder{d: d}, l.commands, true, ticks, stamps); err != nil {
+		if commands, err = first(&d.encoder[0]); err != nil {
 			return err
 		}
 		d.last = d.last[:0]
@@ -119,21 +94,37 @@ func (d *native) submitOne(l *List, ticks, stamps int) error {
 			d.last = append(d.last, c)
 		}
 	}
-	at, err := d.queue.Submit([]hal.CommandBuffer{commands})
+	running := []hal.CommandBuffer{commands}
+	at, err := d.queue.Submit(running)
+	for i := 1; i < len(pieces) && err == nil; i++ {
+		last := i == len(pieces)-1
+		if commands, err = d.encode(&d.cuts[i-1], &r, pieces[i], last, ticks, stamps); err != nil {
+			break
+		}
+		running = append(running, commands)
+		at, err = d.queue.Submit(running[i:])
+	}
 	if err != nil {
 		return err
 	}
 	if again {
-		if d.next, err = d.encode(&d.encoder[1], &recorder{d: d}, l.commands, true, ticks, stamps); err != nil {
+		r = recorder{d: d}
+		if d.next, err = first(&d.encoder[1]); err != nil {
 			return err
 		}
-		d.before = [2]*buffer{d.up, d.down}
+		d.before, d.behind = [2]*buffer{d.up, d.down}, r
 	}
 	if err := d.wait(at); err != nil {
 		return err
 	}
-	d.encoder[0].ResetAll([]hal.CommandBuffer{commands})
-	commands.Destroy()
+	for i, commands := range running {
+		encoder := d.encoder[0]
+		if i > 0 {
+			encoder = d.cuts[i-1]
+		}
+		encoder.ResetAll([]hal.CommandBuffer{commands})
+		commands.Destroy()
+	}
 	return nil
 }
 
