@@ -94,7 +94,7 @@ func (p *planner) activate(l *lowered, attr graph.ExpertsAttr, size, ff int, mad
 // matrices multiplies each pair's input by its expert's matrix, and adds the matrix's bias, or none for nil.
 func (p *planner) matrices(l *lowered, w *weight, bias *graph.Weight, from matrixInput, out gpu.Buffer) {
 	end := ending{Outs: 1, Experts: true, Biased: bias != nil, Scaled: from.scaled}
-	v := linearVariant{layout: w.layout, ending: end, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll}
+	v := linearOf(w.layout, end, w.k, 1, 1)
 	grid := func(rows int) (x, y, z int) {
 		x, y, _ = flat((w.rows + lanes - 1) / lanes)
 		return x, y, rows * from.choices

@@ -283,27 +283,27 @@ func variants(t *testing.T) (all []*kernel) {
 			if end.GLU != "" {
 				per = 2
 			}
-			add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
+			add("linear", linearOf(l, end, 256, per, 1))
 			add("alone", aloneVariant{l, end, 4})
 			if d == tensor.F32 || d == tensor.Q4_0 {
 				for _, c := range []chainVariant{{Weight: true}, {Weight: true, Add: true}, {Weight: true, Add: true, Scale: true, Next: true}} {
 					folded := end
 					folded.Chain = c
 					folded.Chain.order = orderOf(2048)
-					add("linear", linearVariant{layout: l, ending: folded, Lanes: lanes, Per: per, Rows: 1, Unroll: unroll})
+					add("linear", linearOf(l, folded, 256, per, 1))
 				}
-				add("linear", linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: few, Unroll: unroll})
+				add("linear", linearOf(l, end, 256, per, few))
 				add("product", productVariant{l, end, tiles})
 			}
 		}
 		for _, yes := range []bool{false, true} {
-			add("linear", linearVariant{layout: l, ending: ending{Outs: 1, Experts: true, Biased: yes, Scaled: yes}, Lanes: lanes, Per: 1, Rows: 1, Unroll: unroll})
+			add("linear", linearOf(l, ending{Outs: 1, Experts: true, Biased: yes, Scaled: yes}, 256, 1, 1))
 		}
 		add("product", productVariant{l, ending{Outs: 1}, tiles})
 		add("embed", l)
 		if l.Plain != "" {
 			l.Odd = true
-			add("linear", linearVariant{layout: l, ending: ending{Outs: 1}, Lanes: lanes, Per: 1, Rows: few, Unroll: unroll})
+			add("linear", linearOf(l, ending{Outs: 1}, 256, 1, few))
 			add("product", productVariant{l, ending{Outs: 1}, tiles})
 			add("alone", aloneVariant{l, ending{Outs: 1}, 4})
 		}

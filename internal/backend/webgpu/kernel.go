@@ -71,10 +71,10 @@ func places(bits int, what string) string {
 		switch what {
 		case "masks":
 			list[i] = fmt.Sprintf("%#xu", (1<<bits-1)<<at)
-		case "shifts":
-			list[i] = fmt.Sprintf("%du", at)
-		case "above":
-			list[i] = fmt.Sprintf("%du", at+bits)
+		case "high1":
+			list[i] = fmt.Sprintf("%#xu", 1<<(at+bits))
+		case "high2":
+			list[i] = fmt.Sprintf("%#xu", 3<<(at+bits))
 		case "worth":
 			list[i] = fmt.Sprintf("%d.0", 1<<at)
 		case "inverse":
@@ -82,7 +82,7 @@ func places(bits int, what string) string {
 		}
 	}
 	kind := "vec4f"
-	if what == "masks" || what == "shifts" || what == "above" {
+	if what == "masks" || strings.HasPrefix(what, "high") {
 		kind = "vec4u"
 	}
 	return kind + "(" + strings.Join(list[:], ", ") + ")"

@@ -24,16 +24,33 @@ type ending struct {
 type linearVariant struct {
 	layout
 	ending
-	Lanes  int // invocations side by side
-	Per    int // rows of the weight, and
-	Rows   int // of activations, of an invocation
-	Unroll int // units read before use
+	Lanes  int  // invocations side by side
+	Per    int  // rows of the weight, and
+	Rows   int  // of activations, of an invocation
+	Unroll int  // units read before use
+	Whole  bool // runs are multiples of Unroll
 }
 
-// unit is the parameters of a piece of product.wgsl: one of the units read together.
+// unit is the parameters of a piece of linear.wgsl: one of the units read together.
 type unit struct {
 	linearVariant
-	E int
+	E     int
+	With  int  // unit whose head's words are read
+	Fixed bool // the place in these words is known
+}
+
+// nthUnit returns the parameters for unit e of v.
+func nthUnit(v linearVariant, e int) unit {
+	word := 1 // units with scales in one word
+	if v.pairs() {
+		word = 2
+	} else if v.Units == 8 {
+		word = v.Group / 8
+	}
+	if !v.Whole {
+		return unit{v, e, e, false}
+	}
+	return unit{v, e, e - e%min(word, v.Unroll), v.Unroll%word == 0}
 }
 
 // lanes and unroll are the form of linear.wgsl.
@@ -203,13 +220,21 @@ func (x product) tiled(rows, width int) grid {
 	return func(n int) (int, int, int) { return (x.columns + width - 1) / width, (n + rows - 1) / rows, 1 }
 }
 
+// linearOf returns a form of linear.wgsl for rows of k.
+func linearOf(l layout, end ending, k, per, rows int) linearVariant {
+	units := (k + 31) / 32
+	run := (units + 31) / 32
+	return linearVariant{layout: l, ending: end, Lanes: lanes, Per: per, Rows: rows, Unroll: unroll,
+		Whole: units%unroll == 0 && run%unroll == 0}
+}
+
 // addRows adds the dispatch for steps of one row, or of a few, taking rows of them at once.
 func (x product) addRows(rows int) {
-	v := linearVariant{layout: x.w.layout, ending: x.end, Lanes: lanes, Per: 1, Rows: rows, Unroll: unroll}
+	v := linearOf(x.w.layout, x.end, x.w.k, 1, rows)
 	if x.end.GLU != "" || x.columns > 8192 { // of fewer columns two leave a GPU's processors without work
 		v.Per = 2
 	}
-	groups := (x.columns + lanes - 1) / lanes
+	groups := (x.columns + v.Lanes - 1) / v.Lanes
 	if x.end.GLU == "" {
 		groups = (groups + v.Per - 1) / v.Per
 	}

@@ -391,7 +391,6 @@ var templateFuncs = map[string]func(a []any) any{
 	"div":    func(a []any) any { return a[0].(int) / a[1].(int) },
 	"mod":    func(a []any) any { return a[0].(int) % a[1].(int) },
 	"ceil":   func(a []any) any { return (a[0].(int) + a[1].(int) - 1) / a[1].(int) },
-	"mask":   func(a []any) any { return 1<<a[0].(int) - 1 },
 	"eq":     func(a []any) any { return a[0] == a[1] },
 	"lt":     func(a []any) any { return a[0].(int) < a[1].(int) },
 	"gt":     func(a []any) any { return a[0].(int) > a[1].(int) },
@@ -407,7 +406,8 @@ var templateFuncs = map[string]func(a []any) any{
 	"slice":  func(a []any) any { return a[0].(string)[a[1].(int):a[2].(int)] },
 	"print":  func(a []any) any { return fmt.Sprint(a...) },
 	"places": func(a []any) any { return places(a[0].(int), a[1].(string)) },
-	"unit":   func(a []any) any { return unit{a[0].(linearVariant), a[1].(int)} },
+	"begins": func(a []any) any { return highBits(a[0].(int), a[1].(int), a[2].(int)) },
+	"unit":   func(a []any) any { return nthUnit(a[0].(linearVariant), a[1].(int)) },
 	"page":   func(a []any) any { return page{a[0].(attendVariant), a[1].(string), a[2].(string)} },
 	"word":   func(a []any) any { return variant{"F16": a[0], "Of": a[1], "Width": a[2]} },
 }

@@ -23,8 +23,8 @@ import (
 // rows lie side by side, so that invocations of neighbouring rows read neighbouring memory, 16 bytes each.
 //
 // A row of a quantized type has three parts: the low bits of its codes in order, two words side by side for 2 bits,
-// else four; their high bits, a word; and a head for each block: D and Min as in quant.Header, then Scales and Mins, a
-// byte each, in blocks of 256. A head of D alone shares a word with the next unit's; zero points lie in the place of
+// else four; their high bits, a word (highBits); and a head for each block: D and Min as in quant.Header, then Scales
+// and Mins, a byte each, in blocks of 256. A head of D alone shares a word with the next unit's; zero points lie in the place of
 // Min. Codes with gaps between them are laid out as indices of a table. Nothing is rounded, and little is longer than
 // in the file, except for types of codes indexing a grid. Rows of floats are padded to multiples of 32 with zeros.
 type layout struct {
@@ -301,14 +301,26 @@ func (f *filler) unit(n, u, high int, codes *[32]byte) {
 		order.PutUint64(at[16*f.n:], c)
 		order.PutUint64(at[16*f.n+8:], d)
 	}
-	switch a, b, c, d = a>>f.Bits, b>>f.Bits, c>>f.Bits, d>>f.Bits; f.High {
-	case 1:
-		order.PutUint32(f.words[4*((high+u)*f.n+n):], uint32(join(a, 1)|join(b, 1)<<8|join(c, 1)<<16|join(d, 1)<<24))
-	case 2:
-		at := f.words[4*((high+2*u)*f.n+n):]
-		order.PutUint32(at, uint32(join(a, 2)|join(b, 2)<<16))
-		order.PutUint32(at[4*f.n:], uint32(join(c, 2)|join(d, 2)<<16))
+	if f.High == 0 {
+		return
 	}
+	var words [2]uint32
+	for j, x := range [4]uint64{a, b, c, d} {
+		x = x >> f.Bits & (0x0101010101010101 * (1<<f.High - 1))
+		words[j*f.High/4] |= uint32(join(x, f.Bits)) << highBits(f.Bits, f.High, j)
+	}
+	for i, word := range words[:f.High] {
+		order.PutUint32(f.words[4*((high+u*f.High+i)*f.n+n):], word)
+	}
+}
+
+// highBits returns the bit of a word where the high bits of eight j of a unit begin. These lie as far apart as the low
+// bits, so that a shift brings four of them to their places.
+func highBits(bits, high, j int) int {
+	if bits == 2 {
+		return j%2 + j/2*16
+	}
+	return j * high % 4
 }
 
 // join returns the lowest bits of eight bytes, bits of each, side by side.

@@ -102,7 +102,8 @@ func (l *laid) row(t *testing.T, n int, d tensor.DType, row []byte) {
 		}
 		l.put(i*l.Bits/32, n, side, uint32(c)&(1<<l.Bits-1)<<(i*l.Bits%32))
 		if l.High > 0 {
-			l.put(low+i*l.High/32, n, 1, uint32(c)>>l.Bits<<(i*l.High%32))
+			j := i % 32 / 8 // high bits lie as far apart as low ones, of several eights in turns
+			l.put(low+i*l.High/32, n, 1, uint32(c)>>l.Bits<<(i%8*l.Bits+map[int][4]int{2: {0, 1, 16, 17}, 4: {0, l.High, 2 * l.High % 4, 3 * l.High % 4}}[l.Bits][j]))
 		}
 	}
 	for b := range l.k / d.BlockSize() {

@@ -53,6 +53,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- end}}
 {{- range $i := .Per}}
 	let n{{$i}} = min({{if $.GLU}}group * {{$.Lanes}}u + id.x, (p.n >> 1u) - 1u) + {{$i}}u * (p.n >> 1u){{else}}group * {{mul $.Lanes $.Per}}u + {{mul $.Lanes $i}}u + id.x, p.n - 1u){{end}};
+{{- end}}
+{{- range $i := .Per}}
 {{- range $r := $.Rows}}
 	var s{{$i}}_{{$r}} = 0.0;
 {{- end}}
@@ -69,10 +71,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 {{- end}}
 	}
 {{- end}}
+{{- if not .Whole}}
 	for (; u < until; u++) {
 {{- template "load" (unit . 0)}}
 {{- template "compute" (unit . 0)}}
 	}
+{{- end}}
 {{- range $i := .Per}}
 {{- range $r := $.Rows}}
 	runs[{{mul $.Lanes 32 (add (mul $i $.Rows) $r)}}u + id.y * {{$.Lanes}}u + id.x] = s{{$i}}_{{$r}};
@@ -107,8 +111,9 @@ fn total(at: u32) -> f32 {
 {{- $e := .E}}
 {{- range $i := .Per}}
 {{- if $.Bits}}
+		let head{{$e}}_{{$i}} = {{if eq $e $.With}}head(base, n{{$i}}, u + {{$e}}u){{else}}head{{$.With}}_{{$i}}{{end}};
 {{- range $g := (div 32 $.Group)}}
-		let scale{{$e}}_{{$i}}_{{$g}} = scale(base, n{{$i}}, u + {{$e}}u, {{$g}}u);
+		let scale{{$e}}_{{$i}}_{{$g}} = scales(head{{$e}}_{{$i}}, {{if not $.Fixed}}u + {{end}}{{$e}}u, {{$g}}u);
 {{- end}}
 {{- range $h := $.High}}
 		let high{{$e}}_{{$i}}_{{$h}} = word(base + (units() * {{$.Bits}}u + (u + {{$e}}u) * {{$.High}}u + {{$h}}u) * p.n + n{{$i}});
@@ -138,7 +143,7 @@ fn total(at: u32) -> f32 {
 {{- else if eq $.Plain "f32"}}c{{$e}}_{{$i}}_{{mul 2 $j}}, c{{$e}}_{{$i}}_{{add (mul 2 $j) 1}}
 {{- else}}c{{$e}}_{{$i}}_{{$j}}
 {{- end}}
-{{- if $.Bits}}, {{if eq $.High 1}}high{{$e}}_{{$i}}_0 >> {{mul 8 $j}}u{{else if eq $.High 2}}high{{$e}}_{{$i}}_{{div $j 2}} >> {{mul 16 (mod $j 2)}}u{{else}}0u{{end}}, scale{{$e}}_{{$i}}_{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}}{{end}});
+{{- if $.Bits}}, {{if $.High}}high{{$e}}_{{$i}}_{{if eq $.High 2}}{{div $j 2}}{{else}}0{{end}} >> {{begins $.Bits $.High $j}}u{{else}}0u{{end}}, scale{{$e}}_{{$i}}_{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}}{{end}});
 {{- range $r := $.Rows}}
 			s{{$i}}_{{$r}} = chain(s{{$i}}_{{$r}}, v{{$i}}, a{{$r}}, b{{$r}});
 {{- end}}

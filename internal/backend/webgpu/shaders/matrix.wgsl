@@ -138,7 +138,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- else if eq $.Bits 4}}b{{$i}}.low[{{$j}}]
 {{- else}}b{{$i}}.low[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{end}},
 {{- if $short}} f16(scale0.x));
-{{- else}}{{if eq $.High 1}} b{{$i}}.high.x >> {{mul 8 $j}}u{{else if eq $.High 2}} b{{$i}}.high[{{div $j 2}}] >> {{mul 16 (mod $j 2)}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
+{{- else}}{{if $.High}} b{{$i}}.high[{{if eq $.High 2}}{{div $j 2}}{{else}}0{{end}}] >> {{begins $.Bits $.High $j}}u{{else}} 0u{{end}}, scale{{if eq $.Group 16}}{{div $j 2}}{{else}}0{{end}});
 				let packed = vec4u(
 {{- range $h := 4}}{{if $h}}, {{end}}pack2x16float(vec2f(v{{index $.Spots (mul 2 $h)}}, v{{index $.Spots (add 1 (mul 2 $h))}})){{end}});
 {{- end}}

@@ -117,7 +117,7 @@ fn eight(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, high: u32, s: vec2f) -> 
 	return mat2x4<f32>(s.x * floats(low.x), s.x * floats(low.y));
 {{- else if and .Table .High}}
 	return mat2x4<f32>(
-{{- range $j := 8}}{{if $j}}, {{end}}{{if eq (mod $j 4) 0}}s.x * vec4f({{end}}value(((low >> {{mul 2 $j}}u) & 3u) | (((high >> {{$j}}u) & 1u) << 2u)){{if eq (mod $j 4) 3}}){{end}}{{end}});
+{{- range $j := 8}}{{if $j}}, {{end}}{{if eq (mod $j 4) 0}}s.x * vec4f({{end}}value(((low >> {{mul 2 $j}}u) & 3u) | (((high >> {{mul 2 $j}}u) & 1u) << 2u)){{if eq (mod $j 4) 3}}){{end}}{{end}});
 {{- else if .Table}}
 	return mat2x4<f32>(
 		s.x * vec4f(value(low), value(low >> 4u), value(low >> 8u), value(low >> 12u)),
@@ -131,8 +131,8 @@ fn eight(low: {{if eq .Bits 8}}vec2u{{else}}u32{{end}}, high: u32, s: vec2f) -> 
 	var b = vec4u(low >> {{mul 4 .Bits}}u) & {{places .Bits "masks"}};
 {{- end}}
 {{- if .High}}
-	a |= ((vec4u(high) >> {{places .High "shifts"}}) & vec4u({{mask .High}}u)) << {{places .Bits "above"}};
-	b |= ((vec4u(high >> {{mul 4 .High}}u) >> {{places .High "shifts"}}) & vec4u({{mask .High}}u)) << {{places .Bits "above"}};
+	a |= vec4u(high << {{.Bits}}u) & {{places .Bits (print "high" .High)}};
+	b |= vec4u(high >> {{mul 3 .Bits}}u) & {{places .Bits (print "high" .High)}};
 {{- end}}
 	let base = vec4f(8388608.0) + {{.Offset}}.0 * {{places .Bits "worth"}};
 	let by = s.x * {{places .Bits "inverse"}};
@@ -178,10 +178,10 @@ fn pair(n: u32, u: u32, j: u32{{if .Bits}}, s: vec2f{{end}}) -> mat2x4<f32> {
 {{- else}}
 	let low = word((u * p.n + n) * 2u + (j >> 1u)) >> ((j & 1u) * 16u);
 {{- end}}
-{{- if eq .High 1}}
-	let high = word((units() * {{.Bits}}u + u) * p.n + n) >> (8u * j);
-{{- else if eq .High 2}}
-	let high = word((units() * {{.Bits}}u + u * 2u + (j >> 1u)) * p.n + n) >> ((j & 1u) * 16u);
+{{- if eq .High 2}}
+	let high = word((units() * {{.Bits}}u + u * 2u + (j >> 1u)) * p.n + n) >> (2u * (j & 1u));
+{{- else if .High}}
+	let high = word((units() * {{.Bits}}u + u) * p.n + n) >> {{if eq .Bits 4}}j{{else}}((j & 1u) + 16u * (j >> 1u)){{end}};
 {{- else}}
 	let high = 0u;
 {{- end}}
