@@ -36,6 +36,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	let at{{$r}} = min(first + {{$r}}u, rows - 1u){{if $.Experts}} / p.share{{end}} * p.k;
 {{- end}}
 	let lane = id.y * {{.Lanes}}u + id.x;
+{{- if and (or .Add .Gate) (eq .Rows 1)}}
+	var before = 0.0; // read while the weight is
+	if (lane < {{mul .Lanes .Per}}u) {
+		before = known(first, min(group * {{mul .Lanes .Per}}u + lane, p.n - 1u));
+	}
+{{- end}}
 {{- if .Chain.Quads}}
 	let at = at0 >> 2u;
 {{- template "chain" .Chain}}
@@ -94,6 +100,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_id) id: vec3
 	}
 {{- if .GLU}}
 	result(row, n, total(v * {{mul .Lanes 32}}u + id.x), total(({{.Rows}}u + v) * {{mul .Lanes 32}}u + id.x));
+{{- else if and (or .Add .Gate) (eq .Rows 1)}}
+	put(row, n, total(v * {{mul .Lanes 32}}u + id.x), before);
 {{- else}}
 	result(row, n, total(v * {{mul .Lanes 32}}u + id.x){{if .Scaled}} * by{{end}}{{if .Biased}} + bias[expert * p.n + n]{{end}});
 {{- end}}
