@@ -40,7 +40,7 @@ func TestOwn(t *testing.T) {
 		f32                         bool
 		less                        int
 	}
-	for _, f := range golden.First(3, []form{{80, 3, 1, 70, false, 1}, {64, 3, 3, 0, true, 1}, {20, 2, 1, 0, false, 0}, // keys not read by 16 bytes
+	for _, f := range golden.First(4, []form{{80, 3, 1, 70, false, 1}, {128, 4, 2, 0, false, 1}, {64, 3, 3, 0, true, 1}, {20, 2, 1, 0, false, 0}, // keys not read by 16 bytes
 		{64, 4, 2, 0, false, 1}, {24, 4, 1, 0, false, 1}, {128, 2, 1, 0, true, 1}, {256, 2, 1, 300, false, 1}}) {
 		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
 			g := turning(t, f.dim, f.heads, &graph.KV{Heads: f.kvHeads, Dim: f.dim, Window: f.window})

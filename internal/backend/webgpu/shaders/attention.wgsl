@@ -11,6 +11,7 @@
 {{template "seen.wgsl" .}}
 {{- $chunks := div .Dim .Chunk}}
 {{- $cs := ceil .ValueDim 64}}
+{{- $early := and .Turn (and .F16 (and (eq .Groups 4) (and (eq .Dim .ValueDim) (or (eq .Dim 64) (eq .Dim 128)))))}}
 var<workgroup> query: array<f32, {{.Dim}}>;
 var<workgroup> weights: array<f32, 64>;
 var<workgroup> tops: array<f32, 4>; // of 16 positions each
@@ -23,8 +24,14 @@ var<workgroup> room: array<f32, {{$room}}>; // parts of scores, then of what val
 {{- if .Head.Quads}}
 
 {{template "rms.wgsl" .Head}}
+fn size() -> u32 {
+	return DIM;
+}
 {{template "turn" .}}
 {{- else if .Turn}}
+fn size() -> u32 {
+	return DIM;
+}
 {{template "turn" .}}
 {{template "own" .}}
 {{- end}}
@@ -46,14 +53,7 @@ fn score(at: u32, d: u32{{if .Turn}}, mine: bool{{end}}) -> f32 {
 	let k{{$i}} = keys[((at + d) >> 3u) + {{$i}}u];
 {{- end}}
 {{- end}}
-{{- range $i := (div .Chunk 8)}}
-{{- range $j := 4}}
-	{
-		let k = halves(k{{$i}}.{{slice "xyzw" $j (add $j 1)}});
-		s = fma(query[d + {{add (mul 8 $i) (mul 2 $j) 1}}u], k.y, fma(query[d + {{add (mul 8 $i) (mul 2 $j)}}u], k.x, s));
-	}
-{{- end}}
-{{- end}}
+{{- template "scored" .}}
 {{- else if $wide}}
 	for (var i = 0u; i < {{.Chunk}}u; i += 4u) {
 {{- if .Turn}}
@@ -148,10 +148,16 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		return;
 	}
 	let lane = t % 64u;
+{{- if .Turn}}
+	let row = 0u;
+	let shared_by = i * p.kv_heads / p.heads; // number of the head of keys
+{{- else}}
 	let row = i / p.heads;
-	let head = i % p.heads * p.kv_heads / p.heads * DIM;
+	let shared_by = i % p.heads * p.kv_heads / p.heads;
+{{- end}}
+	let head = shared_by * DIM;
 	let width = {{if .F16}}(p.kv_heads * DIM + 1u) / 2u * 2u{{else}}p.kv_heads * DIM{{end}};
-	let part = i % p.heads * p.kv_heads / p.heads * VALUE_STEP;
+	let part = shared_by * VALUE_STEP;
 	let wide = {{if .F16}}(p.kv_heads * VALUE_STEP + 1u) / 2u * 2u{{else}}p.kv_heads * VALUE_STEP{{end}};
 	let pages = table[4u * row + 1u];
 	let from_page = table[4u * row + 2u];
@@ -168,6 +174,17 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 	if (b > high / PAGE) {
 		return;
 	}
+{{- end}}
+{{- if $early}}
+	var page = {{if .Part}}b{{else}}first / PAGE{{end}};
+	var slot = 0u;
+{{- range $i := (div .Chunk 8)}}
+	var k{{$i}} = vec4u(0u);
+{{- end}}
+{{- range $e := 16}}
+	var v{{$e}} = 0u;
+{{- end}}
+{{- template "fetch" .}}
 {{- end}}
 {{- if .Head.Quads}}
 	var squares = 0.0;
@@ -209,7 +226,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 		}
 	}
 	workgroupBarrier();
-	if ({{if .Part}}b == pos / PAGE && {{end}}i % (p.heads / p.kv_heads) == 0u) {
+	if ({{if .Part}}b == pos / PAGE && {{end}}i * p.kv_heads == shared_by * p.heads) {
 		for (var e = t; e < {{div $words 4}}u; e += {{mul 64 .Groups}}u) {
 			keys[(stored * width + head) / {{div (mul 4 .Dim) $words}}u + e] = own_key(e);
 		}
@@ -248,12 +265,25 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			places[t] = table[pages + at / PAGE - from_page] * PAGE + at % PAGE;
 		}
 		workgroupBarrier();
-{{- else}}
+{{- else if not $early}}
 		let slot = table[pages + b - from_page] * PAGE;
 {{- end}}
 		let begin = max(first, b * PAGE) - b * PAGE;
 		let end = min(high - b * PAGE + 1u, PAGE);
 		let seen = lane >= begin && lane < end;
+{{- if $early}}
+		if (seen && t < {{mul 64 $chunks}}u) {
+			let d = t / 64u * {{.Chunk}}u;
+			if (b * PAGE + lane == pos) {
+{{- range $i := (div .Chunk 8)}}
+				k{{$i}} = own_key((d >> 3u) + {{$i}}u);
+{{- end}}
+			}
+			var s = 0.0;
+{{- template "scored" .}}
+			room[t] = s;
+		}
+{{- else}}
 		if (seen) {
 			for (var c = t / 64u; c < {{$chunks}}u; c += {{.Groups}}u) {
 {{- if .Narrow}}
@@ -267,6 +297,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 			}
 		}
+{{- end}}
 		workgroupBarrier();
 		var s = NONE;
 		if (seen) {
@@ -305,6 +336,45 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			if (lane == 0u) {
 				totals[g] = some;
 			}
+{{- if $early}}
+			let least = max(begin, g * 16u);
+			let until = min(end - u32(b == pos / PAGE), g * 16u + 16u);
+{{- $two := eq .ValueDim 128}}
+			var sum0 = 0.0;
+			var sum1 = 0.0;
+{{- range $e := 16}}
+			if (g * 16u + {{$e}}u >= least && g * 16u + {{$e}}u < until) {
+{{- if $two}}
+				let v = halves(v{{$e}});
+				sum1 = fma(weights[g * 16u + {{$e}}u], v.y, sum1);
+{{- else}}
+				let v = halves(v{{$e}} >> (16u * (lane & 1u)));
+{{- end}}
+				sum0 = fma(weights[g * 16u + {{$e}}u], v.x, sum0);
+			}
+{{- end}}
+			if (b == pos / PAGE && g == pos % PAGE / 16u) {
+{{- if $two}}
+				let v = halves(own_values[lane]);
+				sum1 = fma(weights[pos % PAGE], v.y, sum1);
+{{- else}}
+				let v = halves(own_values[lane / 2u] >> (16u * (lane & 1u)));
+{{- end}}
+				sum0 = fma(weights[pos % PAGE], v.x, sum0);
+			}
+{{- if $two}}
+			room[g * VALUE_DIM + 2u * lane] = sum0;
+			room[g * VALUE_DIM + 2u * lane + 1u] = sum1;
+{{- else}}
+			room[g * VALUE_DIM + lane] = sum0;
+{{- end}}
+{{- if not .Part}}
+			if (b < high / PAGE) {
+				page = b + 1u;
+{{- template "fetch" .}}
+			}
+{{- end}}
+{{- else}}
 {{- range $c := $cs}}
 			var part{{$c}} = 0.0;
 {{- end}}
@@ -354,6 +424,7 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 			if ({{mul 64 $c}}u + lane < VALUE_DIM) {
 				room[g * VALUE_DIM + {{mul 64 $c}}u + lane] = part{{$c}};
 			}
+{{- end}}
 {{- end}}
 		}
 		workgroupBarrier();
@@ -411,6 +482,33 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 {{- end}}
 }
 {{- end}}
+{{- end}}
+
+{{- define "scored"}}
+{{- range $i := (div .Chunk 8)}}
+{{- range $j := 4}}
+	{
+		let k = halves(k{{$i}}.{{slice "xyzw" $j (add $j 1)}});
+		s = fma(query[d + {{add (mul 8 $i) (mul 2 $j) 1}}u], k.y, fma(query[d + {{add (mul 8 $i) (mul 2 $j)}}u], k.x, s));
+	}
+{{- end}}
+{{- end}}
+{{- end}}
+
+{{- define "fetch"}}
+	// What an invocation needs of a page's keys and values, before it is needed. The row's
+	// own are written meanwhile, and not used.
+	slot = table[pages + page - from_page] * PAGE;
+	{
+		let from_key = ((slot + lane) * width + head + min(t / 64u, {{add (div .Dim .Chunk) -1}}u) * {{.Chunk}}u) >> 3u;
+		let from_value = (((slot + t / 64u * 16u) * wide + part) >> 1u) + lane{{if eq .ValueDim 64}} / 2u{{end}};
+{{- range $i := (div .Chunk 8)}}
+		k{{$i}} = keys[from_key + {{$i}}u];
+{{- end}}
+{{- range $e := 16}}
+		v{{$e}} = values[from_value + {{$e}}u * (wide >> 1u)];
+{{- end}}
+	}
 {{- end}}
 
 {{- define "own"}}{{- $words := pick .F16 (div .Dim 2) .Dim}}

@@ -33,6 +33,10 @@ struct Params {
 {{template "rms.wgsl" .}}
 var<workgroup> head: array<f32, {{.Dim}}>;
 
+fn size() -> u32 {
+	return p.size;
+}
+
 {{template "turn" .}}
 // turned is element i of a row's head.
 fn turned(row: u32, i: u32) -> f32 {

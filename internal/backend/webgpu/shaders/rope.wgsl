@@ -12,6 +12,10 @@ struct Params {
 @group(0) @binding(3) var<storage, read> x: array<f32>;
 @group(0) @binding(4) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
 
+fn size() -> u32 {
+	return p.size;
+}
+
 {{template "turn" .}}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {

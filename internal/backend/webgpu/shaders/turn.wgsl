@@ -18,6 +18,10 @@ struct Params {
 @group(0) @binding(8) var<storage, read> turns: array<f32>; // [rows, 2, pairs]
 @group(0) @binding(9) var<storage, read> table: array<u32>; // see cache.go
 
+fn size() -> u32 {
+	return p.size;
+}
+
 {{template "turn" .}}
 fn key(row: u32, i: u32) -> f32 {
 	return turn(row, i, k[row * p.width + i], k[row * p.width + other(i)]);
@@ -59,8 +63,8 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 {{define "turn"}}
 // other is the number of the element that turns with number i of a row, or i if it stays.
 fn other(i: u32) -> u32 {
-	let e = i % p.size;
-	let apart = p.size / 2u;
+	let e = i % size();
+	let apart = size() / 2u;
 	if (e < p.pairs) {
 		return i + apart;
 	}
@@ -76,7 +80,7 @@ fn turn(row: u32, i: u32, x: f32, y: f32) -> f32 {
 	if (j == i) {
 		return x;
 	}
-	let at = row * 2u * p.pairs + min(i, j) % p.size;
+	let at = row * 2u * p.pairs + min(i, j) % size();
 	let z = y * turns[at + p.pairs];
 	return fma(x, turns[at], select(z, -z, j > i));
 }
