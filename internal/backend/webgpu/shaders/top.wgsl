@@ -45,6 +45,41 @@ fn count() -> u32 {
 	return n;
 }
 
+// logit is one of a row, by its bits.
+fn logit(row: u32, base: u32, i: u32) -> u32 {
+	return {{if .First}}select(MINUS_INF, x[row + i], base + i < p.tokens){{else}}x[row + i].y{{end}};
+}
+
+// best does main's work where one is wanted.
+fn best(row: u32, base: u32, n: u32, lane: u32, to: u32) {
+	var most = 0u;
+	var place = 0u;
+	for (var i = lane; i < n; i += 8u * LANES) {
+{{- range $e := 8}}
+		let key{{$e}} = key(logit(row, base, min(i + {{$e}}u * LANES, n - 1u)));
+{{- end}}
+{{- range $e := 8}}
+		if (key{{$e}} > most) { // the last place again is no more
+			most = key{{$e}};
+			place = min(i + {{$e}}u * LANES, n - 1u);
+		}
+{{- end}}
+	}
+	keys[lane] = most;
+	picked[lane] = place;
+	workgroupBarrier();
+	for (var apart = LANES / 2u; apart > 0u; apart /= 2u) {
+		if (lane < apart && (keys[lane + apart] > keys[lane] || (keys[lane + apart] == keys[lane] && picked[lane + apart] < picked[lane]))) {
+			keys[lane] = keys[lane + apart];
+			picked[lane] = picked[lane + apart];
+		}
+		workgroupBarrier();
+	}
+	if (lane == 0u) {
+		out[to] = {{if .First}}vec2u(base + picked[0], logit(row, base, picked[0])){{else}}x[row + picked[0]]{{end}};
+	}
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane: u32) {
 	let total = count();
@@ -52,8 +87,12 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) lane:
 	let n = min(total - base, SLICE);
 	let keep = min(n, step.top);
 	let row = wg.y * total + base;
+	if (step.top == 1u) {
+		best(row, base, n, lane, wg.y * ((total + SLICE - 1u) / SLICE) + wg.x);
+		return;
+	}
 	for (var i = lane; i < n; i += LANES) {
-		keys[i] = key({{if .First}}select(MINUS_INF, x[row + i], base + i < p.tokens){{else}}x[row + i].y{{end}});
+		keys[i] = key(logit(row, base, i));
 	}
 	workgroupBarrier();
 
