@@ -497,16 +497,18 @@ fn main(@builtin(workgroup_id) wg: vec3u, @builtin(local_invocation_index) t: u3
 
 {{- define "fetch"}}
 	// What an invocation needs of a page's keys and values, before it is needed. The row's
-	// own are written meanwhile, and not used.
+	// own are written meanwhile: a neighbour is read in their place, and not used.
 	slot = table[pages + page - from_page] * PAGE;
 	{
-		let from_key = ((slot + lane) * width + head + min(t / 64u, {{add (div .Dim .Chunk) -1}}u) * {{.Chunk}}u) >> 3u;
+		let mine = pos - page * PAGE;
+		let mine_of_16 = mine - t / 64u * 16u;
+		let from_key = ((slot + (lane ^ u32(lane == mine))) * width + head + min(t / 64u, {{add (div .Dim .Chunk) -1}}u) * {{.Chunk}}u) >> 3u;
 		let from_value = (((slot + t / 64u * 16u) * wide + part) >> 1u) + lane{{if eq .ValueDim 64}} / 2u{{end}};
 {{- range $i := (div .Chunk 8)}}
 		k{{$i}} = keys[from_key + {{$i}}u];
 {{- end}}
 {{- range $e := 16}}
-		v{{$e}} = values[from_value + {{$e}}u * (wide >> 1u)];
+		v{{$e}} = values[from_value + ({{$e}}u ^ u32({{$e}}u == mine_of_16)) * (wide >> 1u)];
 {{- end}}
 	}
 {{- end}}
