@@ -24,9 +24,10 @@ import (
 //
 // A row of a quantized type has three parts: the low bits of its codes in order, two words side by side for 2 bits,
 // else four; their high bits, a word (highBits); and a head for each block: D and Min as in quant.Header, then Scales
-// and Mins, a byte each, in blocks of 256. A head of D alone shares a word with the next unit's; zero points lie in the place of
-// Min. Codes with gaps between them are laid out as indices of a table. Nothing is rounded, and little is longer than
-// in the file, except for types of codes indexing a grid. Rows of floats are padded to multiples of 32 with zeros.
+// and Mins, a byte each, in blocks of 256. A head of D alone shares a word with the next unit's; zero points lie in the
+// place of Min. Codes with gaps between them are laid out as indices of a table. Nothing is rounded, and little is
+// longer than in the file, except for types of codes indexing a grid. Rows of floats are padded to multiples of 32 with
+// zeros.
 type layout struct {
 	Plain  string     // f32, f16 or bf16; "" if quantized
 	Odd    bool       // rows of floats are no multiple of 4
