@@ -180,22 +180,22 @@ func TestAdapterTooLarge(t *testing.T) {
 	}
 }
 
-// limited is a GPU with another limit of workgroups.
+// limited is a GPU with other limits, of workgroups and of a workgroup's invocations.
 type limited struct {
 	gpu.Device
-	groups int
+	groups, invocations int
 }
 
 func (d limited) Adapter() gpu.Adapter {
 	a := d.Device.Adapter()
-	a.Limits.Groups = d.groups
+	a.Limits.Groups, a.Limits.Invocations = d.groups, d.invocations
 	return a
 }
 
 // TestAdapterRanks: a row's ranks are workgroups beside each other. More than the GPU has are an error that names the product.
 func TestAdapterRanks(t *testing.T) {
 	g := backendtest.Decoder(t, 23, tensor.Q8_0, 0)
-	r := start(t, New(newDevice(limited{device(t).gpu, 1000}), Options{}), g, 4, nil)
+	r := start(t, New(newDevice(limited{device(t).gpu, 1000, 256}), Options{}), g, 4, nil)
 	blend := func(rank int) *backend.Blend {
 		parts := []backend.Part{{Adapter: backendtest.Adapter(5, g, nil, rank), By: 1}, {Adapter: backendtest.Adapter(6, g, nil, 500), By: 1}}
 		return backendtest.Blend(t, parts...)

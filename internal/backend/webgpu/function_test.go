@@ -284,6 +284,11 @@ func variants(t *testing.T) (all []*kernel) {
 				per = 2
 			}
 			add("linear", linearOf(l, end, 256, per, 1))
+			if end.Add && d == tensor.Q6_K { // long, so that TestBrowser makes no pipeline of it
+				v := linearOf(l, end, large, per, 1)
+				v.Lanes *= 2
+				add("linear", v)
+			}
 			add("alone", aloneVariant{l, end, 4})
 			if d == tensor.F32 || d == tensor.Q4_0 {
 				for _, c := range []chainVariant{{Weight: true}, {Weight: true, Add: true}, {Weight: true, Add: true, Scale: true, Next: true}} {

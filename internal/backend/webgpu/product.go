@@ -53,10 +53,12 @@ func nthUnit(v linearVariant, e int) unit {
 	return unit{v, e, e - e%min(word, v.Unroll), v.Unroll%word == 0}
 }
 
-// lanes and unroll are the form of linear.wgsl.
+// lanes and unroll are the form of linear.wgsl. Of large, rows of so many elements and results of a row, there are
+// twice as many lanes, where the GPU allows as many invocations.
 const (
 	lanes  = 8
 	unroll = 2
+	large  = 4096
 )
 
 // tile is the work of a workgroup of product.wgsl, and of an invocation.
@@ -233,6 +235,9 @@ func (x product) addRows(rows int) {
 	v := linearOf(x.w.layout, x.end, x.w.k, 1, rows)
 	if x.end.GLU != "" || x.columns > 8192 { // of fewer columns two leave a GPU's processors without work
 		v.Per = 2
+	}
+	if rows == 1 && min(x.w.k, x.columns) >= large && x.p.b.d.Adapter().Limits.Invocations >= 2*lanes*32 {
+		v.Lanes *= 2
 	}
 	groups := (x.columns + v.Lanes - 1) / v.Lanes
 	if x.end.GLU == "" {

@@ -55,12 +55,9 @@ func Adapters() ([]Adapter, error) {
 	if v.Get("fallback").Bool() {
 		a.Kind = "cpu"
 	}
-	l := &a.Limits
-	for name, to := range map[string]*int{"buffer": &l.Buffer, "binding": &l.Binding, "bindings": &l.Bindings,
-		"groups":      &l.Groups,
-		"invocations": &l.Invocations, "workgroupBytes": &l.WorkgroupBytes} {
-		*to = min(*to, v.Get(name).Int())
-	}
+	has := func(name string) uint64 { return uint64(v.Get(name).Int()) }
+	a.Limits.lower(has("buffer"), has("binding"), has("bindings"), has("groups"), has("invocations"),
+		has("workgroupBytes"))
 	return []Adapter{a}, nil
 }
 

@@ -82,11 +82,14 @@ type Limits struct {
 	WorkgroupBytes int `json:"workgroup_bytes"` // of its shared memory
 }
 
-// standard are the limits of every WebGPU device. Karat keeps to the standard, so that all devices run the same work.
+// standard are the limits of every WebGPU device. Karat keeps to the standard, so that all devices run the same work,
+// except for invocations: up to most of them in a workgroup where a device allows more.
 var standard = Limits{Buffer: 256 << 20, Binding: 128 << 20, Bindings: 8, Alignment: 256, Groups: 65535,
 	Invocations: 256, WorkgroupBytes: 16 << 10}
 
-// lower lowers l to a device's limits, where smaller; 0 is unknown.
+const most = 512 // invocations used of a workgroup
+
+// lower lowers l to a device's limits, where smaller, and raises its invocations; 0 is unknown.
 func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroupBytes uint64) {
 	for to, has := range map[*int]uint64{&l.Buffer: buffer, &l.Binding: binding, &l.Bindings: bindings,
 		&l.Groups: groups, &l.Invocations: invocations, &l.WorkgroupBytes: workgroupBytes} {
@@ -94,6 +97,7 @@ func (l *Limits) lower(buffer, binding, bindings, groups, invocations, workgroup
 			*to = int(has)
 		}
 	}
+	l.Invocations = max(l.Invocations, int(min(invocations, most)))
 }
 
 // libraryName is the environment's name for the path of a shared library of webgpu.h.

@@ -280,7 +280,8 @@ globalThis.karatGPU = (() => {
 		open: async () => {
 			const adapter = await find();
 			const features = ['timestamp-query'].filter((f) => adapter.features.has(f));
-			return new Device(await adapter.requestDevice({label: 'karat', requiredFeatures: features}));
+			const {maxComputeInvocationsPerWorkgroup} = adapter.limits;
+			return new Device(await adapter.requestDevice({label: 'karat', requiredFeatures: features, requiredLimits: {maxComputeInvocationsPerWorkgroup}}));
 		},
 	};
 })();

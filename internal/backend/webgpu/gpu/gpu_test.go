@@ -314,3 +314,13 @@ func TestMemory(t *testing.T) {
 		t.Logf("%s has %d bytes", a.Name, a.Memory)
 	}
 }
+
+// TestInvocations: a workgroup's invocations are the standard's where the device's are unknown, else at most 512.
+func TestInvocations(t *testing.T) {
+	for has, want := range map[uint64]int{0: 256, 128: 128, 256: 256, 384: 384, 1024: 512} {
+		l := standard
+		if l.lower(0, 0, 0, 0, has, 8<<10); l.Invocations != want || l.WorkgroupBytes != 8<<10 || l.Buffer != standard.Buffer {
+			t.Errorf("of %d: %+v", has, l)
+		}
+	}
+}

@@ -92,6 +92,9 @@ func describe(e hal.ExposedAdapter) Adapter {
 	a.Timestamps = e.Info.Backend == gputypes.BackendVulkan ||
 		e.Features&gputypes.Features(gputypes.FeatureTimestampQuery) != 0
 	l := e.Capabilities.Limits
+	if e.Info.Backend == gputypes.BackendMetal { // which may allow a shader fewer than the device, and is not asked
+		l.MaxComputeInvocationsPerWorkgroup = uint32(standard.Invocations)
+	}
 	a.Limits.lower(l.MaxBufferSize, l.MaxStorageBufferBindingSize, uint64(l.MaxStorageBuffersPerShaderStage),
 		uint64(l.MaxComputeWorkgroupsPerDimension), uint64(l.MaxComputeInvocationsPerWorkgroup),
 		uint64(l.MaxComputeWorkgroupStorageSize))

@@ -21,7 +21,7 @@ const device = {
 		onSubmittedWorkDone: () => later(),
 	},
 };
-Object.defineProperty(globalThis, 'navigator', {value: {gpu: {requestAdapter: async () => ({features: new Set(), requestDevice: async () => device})}}});
+Object.defineProperty(globalThis, 'navigator', {value: {gpu: {requestAdapter: async () => ({features: new Set(), limits: {}, requestDevice: async () => device})}}});
 new Function(fs.readFileSync(process.argv[2], 'utf8'))();
 
 (async () => {
