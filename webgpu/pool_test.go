@@ -15,11 +15,11 @@ import (
 // TestTogether asks a model on a GPU for text, values and vectors at once. Its engines share one pool of keys and
 // values, whose pages change hands: the results have the bits that each has alone.
 func TestTogether(t *testing.T) {
-	path := golden.Model(t, "tiny-llama")
+	path := golden.Model(t, "smollm3")
 	ids := func(seed int) []int {
 		all := make([]int, 100)
 		for i := range all {
-			all[i] = (i*(seed+3))%500 + 100
+			all[i] = (i*(seed+3))%400 + 100
 		}
 		return all
 	}

@@ -224,7 +224,7 @@ func TestLayerNorms(t *testing.T) {
 
 // TestFamilies wants cases of each family's model: kinds of layers without rope are among them.
 func TestFamilies(t *testing.T) {
-	for _, name := range golden.Families(t) {
+	for _, name := range golden.Sample(golden.Families(t)) {
 		if n := len(plan(&Options{Models: []*Model{load(t, name)}, Conditions: []Condition{Single}})); n < 50 {
 			t.Errorf("%s: %d cases", name, n)
 		}
