@@ -177,7 +177,7 @@ func visible(r rune) rune {
 
 // oneLine returns printable text for a place in a line.
 func oneLine(s string) string {
-	return strings.NewReplacer("\n", "⏎", "\t", "⇥").Replace(printable(s))
+	return strings.ReplaceAll(strings.ReplaceAll(printable(s), "\n", "⏎"), "\t", "⇥")
 }
 
 // unquoted returns the contents of s's quotation marks, or s itself.

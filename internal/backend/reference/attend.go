@@ -24,10 +24,7 @@ func (s *Spec) Attend(e *Eval, rows []int) ([]float64, error) {
 		_, newest := set.sight(e, r, len(e.ids)-1)
 		last = max(last, r, newest)
 	}
-	all := make([]int, last+1)
-	for i := range all {
-		all[i] = i
-	}
+	all := upTo(last + 1)
 	store := e.Spec(set.Store)
 	k, err := e.Value(store.In[0], all)
 	if err != nil {

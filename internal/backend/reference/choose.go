@@ -15,10 +15,7 @@ func (s *Spec) choose(e *Eval, rows []int) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]int, slices.Max(rows)+1)
-	for i := range all {
-		all[i] = i
-	}
+	all := upTo(slices.Max(rows) + 1)
 	k, err := e.Value(e.Spec(s.Attention.Store).In[0], all)
 	if err != nil {
 		return nil, err
@@ -64,12 +61,18 @@ func (x *Index) best(y []float64, size int, q, weights, keys []float64, first, e
 	return y
 }
 
+// upTo returns the numbers from 0 to n-1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // falling returns the numbers of s's elements from the largest on.
 func falling(s []float64) []int {
-	order := make([]int, len(s))
-	for i := range order {
-		order[i] = i
-	}
+	order := upTo(len(s))
 	slices.SortStableFunc(order, func(i, j int) int {
 		switch {
 		case s[i] > s[j] || s[j] != s[j] && s[i] == s[i]:

@@ -14,10 +14,7 @@ func across(n *graph.Node) bool {
 // scan returns rows of a node with a state. The scan runs from position 0 on, or from the first position seen.
 func (s *Spec) scan(e *Eval, rows []int) ([]float64, error) {
 	last := slices.Max(rows)
-	all := make([]int, last+1)
-	for i := range all {
-		all[i] = i
-	}
+	all := upTo(last + 1)
 	in, err := e.inputs(s.In, all)
 	if err != nil {
 		return nil, err

@@ -205,10 +205,8 @@ func (x *executable) attention(n *graph.Node, in [][]float64, s *backend.Step) (
 		for ; t < end; t++ {
 			p := int(s.Pos[t])
 			if now := backend.RecentPage(p); older && now != recent {
-				var keys []float64
-				recent = now
-				keys, a.v = x.e.num.older(kv, k, v, first, p)
-				a.keys = x.e.num.keys(keys, from.width, kv.Dim)
+				keys, values := x.e.num.older(kv, k, v, first, p)
+				recent, a.keys, a.v = now, x.e.num.keys(keys, from.width, kv.Dim), values
 			}
 			oldest, newest := s.Range(attr, t)
 			a.chosen = chosenOf(n, in, t)
