@@ -103,9 +103,7 @@ func (c *ChatModel) request(input []*schema.Message, opts []model.Option) (r tur
 	}
 	r.Options = c.o
 	r.Options.Sampling = s
-	if o.MaxTokens != nil {
-		r.Options.MaxTokens = *o.MaxTokens
-	}
+	turn.Set(&r.Options.MaxTokens, o.MaxTokens)
 	if o.Stop != nil {
 		r.Options.Stop = o.Stop
 	}
@@ -126,14 +124,8 @@ func (c *ChatModel) request(input []*schema.Message, opts []model.Option) (r tur
 			return r, fmt.Errorf("tool choice %q: want allowed, forced or forbidden", *o.ToolChoice)
 		}
 	}
-	for i, m := range input {
-		said, err := messageOf(m)
-		if err != nil {
-			return r, fmt.Errorf("message %d: %w", i, err)
-		}
-		r.Messages = append(r.Messages, said)
-	}
-	return r, nil
+	r.Messages, err = turn.Messages(input, messageOf)
+	return r, err
 }
 
 func toolsOf(infos []*schema.ToolInfo) (tools []karat.Tool, err error) {

@@ -80,12 +80,8 @@ func (e *Embedder) embed(ctx context.Context, r *ai.EmbedRequest) (*ai.EmbedResp
 		if err := config(r.Options, &c); err != nil {
 			return nil, err
 		}
-		if c.Prompt != nil {
-			o.Prompt = *c.Prompt
-		}
-		if c.Dimensions != nil {
-			o.Dimensions = *c.Dimensions
-		}
+		turn.Set(&o.Prompt, c.Prompt)
+		turn.Set(&o.Dimensions, c.Dimensions)
 	}
 	texts := make([]string, len(r.Input))
 	for i, d := range r.Input {
@@ -169,11 +165,11 @@ func (p *Plugin) request(m *karat.Model, r *ai.ModelRequest) (q turn.Request, er
 	}
 	q.Options = p.Options
 	s := turn.Sampling(m, &p.Options)
-	set(&s.Temperature, c.Temperature)
-	set(&s.TopK, c.TopK)
-	set(&s.TopP, c.TopP)
-	set(&s.MinP, c.MinP)
-	set(&q.Options.MaxTokens, c.MaxOutputTokens)
+	turn.Set(&s.Temperature, c.Temperature)
+	turn.Set(&s.TopK, c.TopK)
+	turn.Set(&s.TopP, c.TopP)
+	turn.Set(&s.MinP, c.MinP)
+	turn.Set(&q.Options.MaxTokens, c.MaxOutputTokens)
 	s.Seed = cmp.Or(c.Seed, s.Seed)
 	q.Options.Sampling = s
 	if c.StopSequences != nil {
@@ -199,20 +195,8 @@ func (p *Plugin) request(m *karat.Model, r *ai.ModelRequest) (q turn.Request, er
 			return q, err
 		}
 	}
-	for i, m := range r.Messages {
-		said, err := messageOf(m)
-		if err != nil {
-			return q, fmt.Errorf("message %d: %w", i, err)
-		}
-		q.Messages = append(q.Messages, said)
-	}
-	return q, nil
-}
-
-func set[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
+	q.Messages, err = turn.Messages(r.Messages, messageOf)
+	return q, err
 }
 
 // partOf translates a part of an answer.

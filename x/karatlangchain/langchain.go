@@ -130,14 +130,8 @@ func (l *LLM) request(messages []llms.MessageContent, options []llms.CallOption)
 	if r.Choice, err = choiceOf(o.ToolChoice); err != nil {
 		return r, o, err
 	}
-	for i, m := range messages {
-		said, err := messageOf(m)
-		if err != nil {
-			return r, o, fmt.Errorf("message %d: %w", i, err)
-		}
-		r.Messages = append(r.Messages, said)
-	}
-	return r, o, nil
+	r.Messages, err = turn.Messages(messages, messageOf)
+	return r, o, err
 }
 
 func choiceOf(v any) (c turn.Choice, err error) {

@@ -2,6 +2,7 @@
 package karatmcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -95,16 +96,10 @@ func (m Models) generate(ctx context.Context, r *mcp.CallToolRequest, q Question
 		ask.Schema = b
 	}
 	s := turn.Sampling(m.Generate, &m.Options)
-	if q.Temperature != nil {
-		s.Temperature = *q.Temperature
-	}
-	if q.Seed != nil {
-		s.Seed = q.Seed
-	}
+	turn.Set(&s.Temperature, q.Temperature)
+	s.Seed = cmp.Or(q.Seed, s.Seed)
 	ask.Options.Sampling = s
-	if q.MaxTokens != 0 {
-		ask.Options.MaxTokens = q.MaxTokens
-	}
+	ask.Options.MaxTokens = cmp.Or(q.MaxTokens, ask.Options.MaxTokens)
 	if q.System != "" {
 		ask.Messages = append(ask.Messages, karat.TextMessage(karat.RoleSystem, q.System))
 	}
@@ -130,12 +125,8 @@ func (m Models) generate(ctx context.Context, r *mcp.CallToolRequest, q Question
 
 func (m Models) embed(ctx context.Context, _ *mcp.CallToolRequest, t Texts) (*mcp.CallToolResult, Vectors, error) {
 	o := m.Vectors
-	if t.Prompt != nil {
-		o.Prompt = *t.Prompt
-	}
-	if t.Dimensions != 0 {
-		o.Dimensions = t.Dimensions
-	}
+	turn.Set(&o.Prompt, t.Prompt)
+	o.Dimensions = cmp.Or(t.Dimensions, o.Dimensions)
 	vectors, err := m.Embed.Embed(ctx, t.Texts, o)
 	return nil, Vectors{vectors}, err
 }

@@ -116,6 +116,25 @@ func Sampling(m *karat.Model, o *karat.GenerateOptions) *karat.Sampling {
 	return &s
 }
 
+// Set sets a field, if there is a value.
+func Set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// Messages translates a conversation's messages. Errors count the messages.
+func Messages[M any](all []M, of func(M) (karat.Message, error)) (said []karat.Message, err error) {
+	for i, m := range all {
+		s, err := of(m)
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+		said = append(said, s)
+	}
+	return said, nil
+}
+
 // Join returns parts with pieces of a text, or of reasoning, joined.
 func Join(parts []karat.Part) (all []karat.Part) {
 	for _, p := range parts {
