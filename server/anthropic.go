@@ -173,7 +173,7 @@ func readMessages(x *exchange, answer bool) *request {
 	f.hint("metadata", "service_tier", "cache_control", "container", "mcp_servers", "thread", "inference_geo", "speed",
 		"context_management", "compaction", "diagnostics", "user_profile_id", "workspace_id", "billing_policy",
 		"fallbacks", "fallback_credit_token")
-	c := conversation{args: map[string]any{}}
+	c := conversation{args: map[string]any{}, gone: map[string]bool{}}
 	if _, parts := anthropicBlocks(f, "system", "system", nil, &c); len(parts) > 0 {
 		c.messages = append(c.messages, karat.Message{Role: karat.RoleSystem, Parts: parts})
 		c.setPlaces("system")
@@ -409,10 +409,9 @@ func (c *conversation) change(o *fields, gone bool) {
 	t := karat.Tool{Name: o.text("name")}
 	if d := o.object("definition"); d != nil && toolKind(d, "custom", "custom") != "" {
 		t = tool(d, "input_schema")
-		c.added = append(c.added, t)
-	}
-	if c.gone == nil {
-		c.gone = map[string]bool{}
+		if c.added = append(c.added, t); len(c.added) > maxAllTools {
+			fail(d.path+"name", "more than %d tools come at messages", maxAllTools)
+		}
 	}
 	c.gone[t.Name] = gone
 	o.ignore("type")

@@ -194,6 +194,10 @@ func TestToolChanges(t *testing.T) {
 	if want := count(tool("b", "B")+","+tool("c", "C"), ""); got != want {
 		t.Errorf("%v tokens, want %v", got, want)
 	}
+	more := strings.Repeat(change("addition", `{"definition":`+tool("c", "C")+`}`), maxAllTools+1)
+	if status, answer, _ := c.do("POST", "/v1/messages/count_tokens", `{"model":"demo","messages":[{"role":"user","content":"a"}`+more+`]}`); status != 400 || !strings.Contains(answer, "more than 1024 tools") {
+		t.Errorf("%d %.200s", status, answer)
+	}
 }
 
 // TestMessagesForm: an answer has the form of output_config.format.

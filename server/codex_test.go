@@ -1,6 +1,8 @@
 package server
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -40,4 +42,25 @@ func TestAdditionalTools(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 	c.refuses(400, "tool_choice", "none of the tools", "POST", "/v1/responses", `{"model":"demo","tool_choice":"required","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"}]},{"role":"user","content":"Q"}]}`)
+	lists := func(names ...string) string { // items with 256 tools of each namespace
+		var items []any
+		for _, name := range names {
+			for i := range 2 {
+				tools := make([]any, maxTools)
+				for k := range tools {
+					tools[k] = object{"type": "function", "name": fmt.Sprint("f", i, "_", k)}
+				}
+				items = append(items, object{"type": "additional_tools", "tools": []any{object{"type": "namespace", "name": name, "tools": tools}}})
+			}
+		}
+		b, err := json.Marshal(object{"model": "demo", "max_output_tokens": 1, "input": append(items, object{"role": "user", "content": "Q"})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	c.refuses(400, "tools", "more than 1024 tools", "POST", "/v1/responses", lists("a", "b", "c", "d", "e"))
+	if status, answer, _ = c.do("POST", "/v1/responses", lists("a", "a", "a", "a", "a")); strings.Contains(answer, "1024 tools") {
+		t.Errorf("the same tools again: %d %s", status, answer)
+	}
 }

@@ -287,7 +287,7 @@ const maxAllTools = 1024
 func responseTools(f *fields, list []*fields, c *conversation) {
 	c.given = f.has("tools")
 	var names []spacedName // of c.tools
-	custom, more := map[int]bool{}, false
+	custom, seen, more := map[int]bool{}, map[spacedName]bool{}, false
 	var read func(list []*fields, space string, kinds ...string)
 	read = func(list []*fields, space string, kinds ...string) {
 		for _, t := range list {
@@ -307,12 +307,14 @@ func responseTools(f *fields, list []*fields, c *conversation) {
 			}
 			last := len(c.tools) - 1
 			n := spacedName{space, c.tools[last].Name}
-			if more && slices.Contains(names, n) {
+			if more && seen[n] {
 				c.tools = c.tools[:last]
 				delete(custom, last)
 				continue
 			}
-			names = append(names, n)
+			if names, seen[n] = append(names, n), true; len(names) > maxAllTools {
+				fail("tools", "more than %d tools in all namespaces", maxAllTools)
+			}
 		}
 	}
 	read(f.objects("tools", maxTools), "", "function", "custom", "namespace")
@@ -321,10 +323,6 @@ func responseTools(f *fields, list []*fields, c *conversation) {
 			c.given, more = true, true
 			read(m.objects("tools", maxTools), "", "function", "custom", "namespace")
 		}
-	}
-	if len(c.tools) > maxAllTools {
-		fail("tools", "%d tools in all namespaces, at most %d", len(c.tools), maxAllTools)
-		return
 	}
 	c.offer(names)
 	for i := range custom {
