@@ -82,7 +82,7 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 			begin(d, s, p)
 			for r := p.first; r < p.last; r++ {
 				cut.addRange(d, s, p, r)
-				cut.end(d, p, r)
+				cut.end(d, p, r, d.total)
 			}
 		}
 		return nil
@@ -100,11 +100,11 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 		c := s.Cache.(*cache)
 		records := e.b.pool.lanes > 0 && !c.stores[a.KV].narrow && simd.Records(a.KV.Values())
 		cut.make(s, e.b.pool.threads, records)
-		cut.makeParts(&e.scores.parts)
 		for i := range c.desks {
 			c.desks[i].grow(cut.largest(), a.KV)
 		}
 		if !records {
+			cut.makeParts(&e.scores.parts)
 			return e.b.pool.run(cut.pieces(), 1, body)
 		}
 		for first = 0; first < cut.pieces(); first += e.b.pool.lanes {
@@ -114,7 +114,9 @@ func (e *executable) attention(n *graph.Node, out, q, sinks []float32) func() er
 			}
 			for i := range some {
 				p := cut.piece(first + i)
-				cut.end(&c.desks[i], p, p.first)
+				r, b := p.first, &cut.blocks[p.block]
+				p.first, p.last = b.first, b.last // pieces come in order: no part need be kept
+				cut.end(&c.desks[i], p, r, c.desks[0].total)
 			}
 		}
 		return nil
@@ -156,13 +158,13 @@ func (d *desk) turn(x []float32, size int) {
 	}
 }
 
-// end ends range r of p. If there are no other ranges, the result is complete; else the parts are kept, of p or of all,
-// and the worker with the last parts of a job merges these.
-func (c *cut) end(d *desk, p piece, r int) {
+// end ends range r of p, with the totals of p's ranges so far. If there are no other ranges, the result is complete;
+// else the parts are kept, of p or of all, and the worker with the last parts of a job merges these.
+func (c *cut) end(d *desk, p piece, r int, totals []float32) {
 	b, dim, size := &c.blocks[p.block], c.store.Values(), simd.PartSize(c.store.Values())
 	shared := p.last-p.first < b.last-b.first
 	for i := range p.queries() {
-		total := d.total[i*size : (i+1)*size]
+		total := totals[i*size : (i+1)*size]
 		switch {
 		case shared:
 			d.Part(i, c.part(p, r, i))

@@ -10,6 +10,7 @@ import (
 	"github.com/karat-run/karat/internal/backend"
 	"github.com/karat-run/karat/internal/graph"
 	"github.com/karat-run/karat/internal/kv"
+	"github.com/karat-run/karat/internal/simd"
 	"github.com/karat-run/karat/internal/tensor"
 )
 
@@ -180,6 +181,9 @@ func TestAttentionGroups(t *testing.T) {
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("%d heads, %+v: other bits from steps of %d rows by %d threads", c.heads, s, way.rows, way.threads)
+			}
+			if n := len(a.e.scores.parts); a.e.b.pool.lanes > 0 && c.kv != KVQ8 && simd.Records(s.Values()) && n > 0 {
+				t.Errorf("%d heads, %+v: %d numbers are kept where pieces come in order", c.heads, s, n)
 			}
 		}
 	}
