@@ -26,15 +26,16 @@ func (s *Server) hide(text string) string {
 		pass, _ := at.User.Password()
 		all = append(all, at.RawQuery, pass)
 	}
-	secrets := []string{}
 	for _, v := range all {
-		for _, v := range []string{v, v[strings.LastIndexAny(v, " =")+1:]} {
-			if len(v) > 3 { // a shorter one would take words apart
-				secrets = append(secrets, v, "…")
-			}
+		all = append(all, v[strings.LastIndexAny(v, " =")+1:])
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) }) // else the rest of a longer one would stay
+	for _, v := range all {
+		if len(v) > 3 { // a shorter one would take words apart
+			text = strings.ReplaceAll(text, v, "…")
 		}
 	}
-	return strings.NewReplacer(secrets...).Replace(text)
+	return text
 }
 
 // reach returns the way to a server's address.

@@ -415,3 +415,13 @@ func TestWaitForConsent(t *testing.T) {
 	close(answer)
 	<-done
 }
+
+// TestHide: secrets are hidden whole, also a secret that begins with another, or with the end of another.
+func TestHide(t *testing.T) {
+	for range 20 { // a map's order varies
+		s := Server{URL: "https://a:acme-pass@h.test/?key=acme-key", Headers: map[string]string{"A": "Bearer acme", "B": "acme-secret", "C": "acme-secret-2", "D": "on"}}
+		if got := s.hide("acme-secret-2 acme acme-secret acme-key, acme-pass on h.test"); got != "… … … …, … on h.test" {
+			t.Fatal(got)
+		}
+	}
+}
