@@ -75,7 +75,7 @@ const maxConfig = 1 << 20
 var variable = regexp.MustCompile(`\$\{(env:|input:)?([A-Za-z_][\w-]*)(:-[^}]*)?\}`)
 
 // expand replaces the variables of a text. An input, for which an editor asks, is a variable in capitals. A variable
-// that is not there is in err.
+// that is not there is in err, and so is a variable within a variable.
 func expand(text *string, err *error) {
 	*text = variable.ReplaceAllStringFunc(*text, func(v string) string {
 		m := variable.FindStringSubmatch(v)
@@ -83,7 +83,9 @@ func expand(text *string, err *error) {
 			m[2] = strings.ToUpper(strings.ReplaceAll(m[2], "-", "_"))
 		}
 		value, ok := os.LookupEnv(m[2])
-		if !ok && m[3] == "" {
+		if strings.Contains(m[3], "${") {
+			*err = fmt.Errorf("%s: a variable within a variable is not read", v)
+		} else if !ok && m[3] == "" {
 			*err = fmt.Errorf("%s: the environment has no variable %s", v, m[2])
 		} else if !ok {
 			return m[3][len(":-"):]
@@ -135,7 +137,7 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 		Servers        map[string]entry `json:"servers"`
 		ContextServers map[string]entry `json:"context_servers"`
 	}
-	if err := jsonerr.Unmarshal(blank(blank(b)), &file, ""); err != nil {
+	if err := jsonerr.Unmarshal(blank(blank(bytes.TrimPrefix(b, []byte("\ufeff")))), &file, ""); err != nil {
 		return nil, jsonerr.Plain(err, "")
 	}
 	all := map[string]entry(nil)
@@ -166,6 +168,12 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 			return nil, fmt.Errorf("server %q: timeout %v: want seconds, 0 to 1000000", name, e.Timeout)
 		}
 		s.Timeout = time.Duration(e.Timeout * float64(time.Second))
+		for _, v := range append(slices.Collect(maps.Values(s.Headers)), s.URL) { // programs may mean another thing
+			if rest := variable.ReplaceAllString(v, ""); strings.Contains(rest, "${") {
+				return nil, fmt.Errorf("server %q: its url or a header has ${ without NAME}: want ${NAME} or "+
+					"${NAME:-TEXT}", name)
+			}
+		}
 		for _, t := range []*string{&s.Command, &s.Dir, &s.URL} {
 			expand(t, &err)
 		}

@@ -290,6 +290,17 @@ func TestStart(t *testing.T) {
 	if _, err := Start(t.Context(), []Server{lost}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "MCP server one: the working folder /nowhere/at all: ") {
 		t.Errorf("no folder: %v", err)
 	}
+	for name, arg := range map[string]string{"true": "", "cat": "-"} { // no reader of requests; an echo
+		if path, err := exec.LookPath(name); err == nil {
+			for range 20 { // a broken pipe depends on who is faster
+				_, err := Start(t.Context(), []Server{{Name: "one", Command: path, Args: []string{arg}}}, Options{})
+				if want := map[string]string{"true": "the program ended", "cat": `calling "initialize"`}[name]; err == nil ||
+					errors.Unwrap(err) != nil || !strings.HasPrefix(err.Error(), "MCP server one: "+want) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	}
 	if _, err := Start(t.Context(), []Server{{Name: "one", Command: "/nowhere/at all"}}, Options{}); err == nil || !strings.HasPrefix(err.Error(), "MCP server one: ") {
 		t.Errorf("no program: %v", err)
 	}
@@ -364,6 +375,7 @@ func TestReadConfig(t *testing.T) {
 		`{"mcpServers": {"a": {"url": "http://${KARAT_B:-b:1}/${KARAT_EMPTY:-b}", "type": "streamable-http"}}}`:                                                                                              {URL: "http://b:1/", Type: "http"},
 		`{"servers": {"a": {"type": "sse", "url": "http://x", "headers": {"k": "${input:karat-a}"}}}}`:                                                                                                       {URL: "http://x", Type: "sse", Headers: map[string]string{"k": "a"}},
 		"{// \"Zed\"\n\"context_servers\": {\"a\": {\"source\": \"custom\", \"command\": \"//a,\", \"args\": [\"}$1 ${2}\",],}, /* ext */ \"b\": {\"source\": \"extension\"}, \"c\": {\"enabled\": false}}}": {Command: "//a,", Args: []string{"}$1 ${2}"}},
+		"\ufeff" + `{"servers": {"a": {"command": "a", "args": ["${x%y}"]}}}`:                                                                                                                                {Command: "a", Args: []string{"${x%y}"}},
 		`{"mcpServers": {"a": {"command": "a", "env": {"K": "${KARAT_A}${KARAT_A}"}, "args": ["--k=${KARAT_A}"]}}}`:                                                                                          {Command: "a", Args: []string{"--k=a"}, Env: map[string]string{"K": "aa"}}} {
 		want.Name = "a"
 		if got, err := ReadConfig(strings.NewReader(text)); err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
@@ -373,6 +385,8 @@ func TestReadConfig(t *testing.T) {
 	for text, want := range map[string]string{``: "JSON", `{}`: "mcpServers", `{"mcpServers": {"a": {"url": "x"}}}`: "begins with https://", `{"mcpServers": {"a": {"type": "sse", "command": "a"}}}`: "has no url", `{"mcpServers": {"a": {"type": "ws", "url": "ws://x"}}}`: "want stdio, http or sse",
 		`{"mcpServers": {"a": {"url": "http://x", "headers": {"k": "${KARAT_NONE}"}}}}`: `server "a": ${KARAT_NONE}: the environment has no variable KARAT_NONE`, `{"mcpServers": {"a": {"command": "a", "envFile": ".env"}}}`: "envFile",
 		`{"mcpServers": {"a": {"command": "a", "cwd": "${workspaceFolder}"}}}`: "workspaceFolder", `{"mcpServers": {"a": {"command": "a", "url": "http://x"}}}`: "one of them",
+		`{"servers": {"a": {"url": "http://x/${KARAT_A"}}}`: "want ${NAME}", `{"servers": {"a": {"url": "http://x", "headers": {"k": "${config:k}"}}}}`: "want ${NAME}",
+		`{"servers": {"a": {"command": "a", "args": ["${KARAT_NONE:-${KARAT_A}}"]}}}`: "a variable within a variable",
 		`{"mcpServers": {"a": {}}}`: `"a" has no command`, `{"mcpServers": {"a/b": {"command": "a"}}}`: "the name", `{"mcpServers": {"a": {"command": "a", "timeout": -1}}}`: "timeout",
 		`{"mcpServers": {"a": {"command": ["a"]}}}`: `mcpServers.a.command: ["a"] is no string`, strings.Repeat(" ", maxConfig+1): "more than", `[]`: "no object", `{"mcpServers": {"*": {"command": "a"}}}`: "the name",
 		`{"mcpServers": {"a": {"command": "a"}}, "servers": {}}`: "one of them", `{"servers": {"a": {"command": "a", "env": {"K": "${input:key}"}}}}`: "${input:key}: the environment has no variable KEY"} {

@@ -227,7 +227,7 @@ func (p *process) error(err error) error {
 	if p.URL != "" {
 		return errors.New(p.hide(fmt.Sprintf("MCP server %s: %v", p.Name, err)))
 	}
-	return fmt.Errorf("MCP server %s: %w%s", p.Name, err, words)
+	return fmt.Errorf("MCP server %s: %v%s", p.Name, err, words) // its pipes are not the caller's: nothing to unwrap
 }
 
 // good returns the cause of the server's end.
@@ -267,7 +267,8 @@ func (p *process) within(ctx context.Context, what string, do func(ctx context.C
 		return err
 	case late:
 		err = fmt.Errorf("%s: no answer in %v", what, p.Timeout)
-	case p.cmd != nil && (errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF)): // its exit tells why
+	case p.cmd != nil && (errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) ||
+		errors.As(err, new(*os.PathError))): // a pipe is closed: the exit tells why
 		select {
 		case <-p.ended:
 		case <-time.After(patience):

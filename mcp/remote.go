@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -24,10 +25,16 @@ func (s *Server) hide(text string) string {
 	all := slices.Collect(maps.Values(s.Headers))
 	if at, err := url.Parse(s.URL); err == nil && s.URL != "" {
 		pass, _ := at.User.Password()
-		all = append(all, at.RawQuery, pass)
+		all = append(all, at.RawQuery, pass, at.User.Username(), at.Fragment)
+		for _, values := range at.Query() {
+			all = append(all, values...)
+		}
 	}
 	for _, v := range all {
-		all = append(all, v[strings.LastIndexAny(v, " =")+1:])
+		for _, v := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(";&,", r) }) { // of Cookie
+			v = strings.TrimRight(v, "=")
+			all = append(all, v[strings.LastIndexAny(v, " =")+1:])
+		}
 	}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) }) // else the rest of a longer one would stay
 	for _, v := range all {
@@ -42,7 +49,9 @@ func (s *Server) hide(text string) string {
 func (p *process) reach(kind string) sdk.Transport {
 	c := &http.Client{Transport: road{p}, CheckRedirect: func(q *http.Request, via []*http.Request) error {
 		last := via[len(via)-1]
-		if len(via) > 5 || q.Method != last.Method || last.URL.Scheme == "https" && q.URL.Scheme != "https" {
+		if len(via) > 5 {
+			p.fail(fmt.Errorf("%s redirects in a circle: is the path right?", last.URL.Host))
+		} else if q.Method != last.Method || last.URL.Scheme == "https" && q.URL.Scheme != "https" {
 			p.fail(fmt.Errorf("%s redirects to %s: want that address as url", last.URL.Host, q.URL.Host+q.URL.Path))
 		}
 		return p.good()
@@ -68,7 +77,7 @@ func (r road) RoundTrip(q *http.Request) (*http.Response, error) {
 			q.Header.Set(k, v)
 		}
 	} else if q.Response == nil { // no redirection, but a stream of events
-		err = fmt.Errorf("it wants its messages at %s, which is elsewhere", q.URL.Host)
+		err = fmt.Errorf("it wants its messages at %s, which is elsewhere", cmp.Or(q.URL.Host, q.URL.Scheme+":"))
 	}
 	var a *http.Response
 	if err == nil {
@@ -77,6 +86,9 @@ func (r road) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err == nil {
 		a.Body = &bounded{r: a.Body, budget: &r.budget}
 		err = checkStatus(q, a, len(r.Headers) > 0)
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s ends the connection without an answer", q.URL.Host)
 	}
 	if bad := (*tls.CertificateVerificationError)(nil); errors.As(err, &bad) {
 		err = fmt.Errorf("the certificate of %s: %w (SSL_CERT_FILE names more authorities)", q.URL.Host, bad.Err)
@@ -92,6 +104,10 @@ func (r road) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // checkStatus returns an error for an answer that is one, and says what helps. The kit reads errors of the protocol.
 func checkStatus(q *http.Request, a *http.Response, given bool) error {
+	if kind := a.Header.Get("Content-Type"); a.StatusCode == http.StatusOK && strings.HasPrefix(kind, "text/html") {
+		_ = a.Body.Close()
+		return fmt.Errorf("%s answers with a page (text/html): %w", q.URL.Host, errPath)
+	}
 	if a.StatusCode < 400 || q.Method == http.MethodDelete {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -224,13 +225,13 @@ func TestHostile(t *testing.T) {
 		"404":    {status(404, "X", ""), "answers 404 Not Found: is the path right"},
 		"500":    {status(500, "X", ""), "answers 500 Internal Server Error"},
 		"moved":  {status(301, "Location", "http://elsewhere.test/mcp?key=1"), "redirects to elsewhere.test/mcp: want that address as url"},
-		"circle": {status(307, "Location", "/mcp"), "redirects to 127.0.0.1"},
-		"html":   {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, `unsupported content type "text/html"`},
+		"circle": {status(307, "Location", "/mcp"), "redirects in a circle"},
+		"html":   {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, "answers with a page (text/html): is the path right"},
 		"no json": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, token)
 		}, "failed to decode"},
-		"hangup":   {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"hangup":   {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, "ends the connection without an answer"},
 		"cut":      {events(func(io.Writer) {}), "terminated without response"},
 		"no event": {events(func(w io.Writer) { fmt.Fprint(w, "data: {]\n\n") }), "failed to decode event"},
 		"line":     {events(func(w io.Writer) { fmt.Fprint(w, "data: ", strings.Repeat("a", maxMessage+1)) }), "a message of more than 16 MiB"},
@@ -423,5 +424,29 @@ func TestHide(t *testing.T) {
 		if got := s.hide("acme-secret-2 acme acme-secret acme-key, acme-pass on h.test"); got != "… … … …, … on h.test" {
 			t.Fatal(got)
 		}
+	}
+}
+
+// TestSecrets: no part of an address or a header that may be a secret is in an error, in whatever form the server repeats it.
+func TestSecrets(t *testing.T) {
+	s := Server{URL: "https://us%40er:pa%2Fss@x.test/mcp?v=1&key=in%20query&z=last#part", Headers: map[string]string{"Cookie": "sid=cookie1; theme=dark", "Authorization": "Basic YmFzaWM=="}}
+	for _, secret := range []string{"us@er", "pa/ss", "in query", "in%20query", "last", "part", "cookie1", "YmFzaWM"} {
+		if got := s.hide("no " + secret + " here"); strings.Contains(got, secret) || !strings.HasPrefix(got, "no …") {
+			t.Errorf("%s: %s", secret, got)
+		}
+	}
+	at := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Body = io.NopCloser(bytes.NewReader(body)); !bytes.Contains(body, []byte("tools/list")) {
+			hand(nil).ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no list for very-secret"}}`)
+	}))
+	defer at.Close()
+	_, err := Start(t.Context(), []Server{{Name: "one", URL: at.URL, Headers: map[string]string{"Authorization": token}}}, Options{})
+	if err == nil || !strings.HasSuffix(err.Error(), "no list for …") {
+		t.Error(err)
 	}
 }

@@ -156,7 +156,7 @@ func (s *server) list(ctx context.Context) error {
 		}
 	})
 	if refusal := (*jsonrpc.Error)(nil); errors.As(err, &refusal) {
-		err = fmt.Errorf("MCP server %s: %w", s.Name, err)
+		err = fmt.Errorf("MCP server %s: %s", s.Name, s.hide(err.Error()))
 	}
 	return err
 }
