@@ -363,8 +363,8 @@ func anthropicBlocks(m *fields, name, role string, names map[string]string, c *c
 				parts = append(parts, b.unseen("document"))
 				continue
 			}
-			s.kind("A source", "", "text")
-			parts = append(parts, karat.Text(s.text("data")))
+			s.kind("In documents, a source", "", "text")
+			parts = append(parts, karat.Text(s.needText("data")))
 			b.hint("title", "context")
 		case "tool_reference": // results of a search for tools, all known to the model
 			parts = append(parts, karat.Text("The tool "+b.needText("tool_name")+" is there."))

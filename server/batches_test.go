@@ -169,6 +169,10 @@ func TestBatchRefused(t *testing.T) {
 		}
 	}
 	c.refuses(415, "", "multipart", "POST", "/v1/files", "{}")
+	before := c.header
+	c.header = map[string]string{"Content-Type": "multipart/form-data; boundary=b", "Content-Encoding": "gzip", "Authorization": before["Authorization"]}
+	c.refuses(415, "", "want none for a file", "POST", "/v1/files", zipped("--b--"))
+	c.header = before
 	good := c.keepFile(lines(1))
 	for param, body := range map[string]string{
 		"input_file_id":     `{"input_file_id":"file-x","endpoint":"/v1/completions","completion_window":"24h"}`,

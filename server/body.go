@@ -57,7 +57,7 @@ func (x *exchange) readBody() []byte {
 	if coding == "gzip" {
 		z, err := gzip.NewReader(from)
 		if err != nil {
-			throw(bodyProblem(err))
+			throw(bodyProblem(err, coding))
 		}
 		from = http.MaxBytesReader(w, z, s.o.MaxBody)
 	}
@@ -78,7 +78,7 @@ func (x *exchange) readBody() []byte {
 			if more := (*http.MaxBytesError)(nil); errors.As(err, &more) {
 				throw(large)
 			}
-			throw(bodyProblem(err))
+			throw(bodyProblem(err, coding))
 		}
 	}
 }
@@ -143,8 +143,11 @@ func (b *steady) end(w http.ResponseWriter, r *http.Request) {
 }
 
 // bodyProblem returns the problem of an unreadable body.
-func bodyProblem(err error) *problem {
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
+func bodyProblem(err error, coding string) *problem {
+	switch late := errors.Is(err, os.ErrDeadlineExceeded); {
+	case !late && coding == "gzip":
+		return bad("", "The body is no whole gzip, which Content-Encoding says it is")
+	case !late:
 		return bad("", "The body was not read to its end")
 	}
 	return refuse(http.StatusRequestTimeout, "request_timeout", "",

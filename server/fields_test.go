@@ -33,6 +33,7 @@ func TestEmptyChoices(t *testing.T) {
 		{"/v1/responses", "tools[0].format.type", "text, grammar", `{"model":"demo","input":"Q","tools":[{"type":"custom","name":"a","format":{"type":""}}]}`},
 		{"/v1/messages", "messages[0].role", "user, assistant", fmt.Sprintf(content, "", "text")},
 		{"/v1/messages", "messages[0].content[0].type", "text, image, document, tool_result", fmt.Sprintf(content, "user", "")},
+		{"/v1/messages", "messages[0].content[0].source.data", "Missing", `{"model":"demo","max_tokens":1,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","text":"a"}}]}]}`},
 		{"/v1/messages", "thinking.type", "enabled, adaptive", `{` + asking + `,"thinking":{"type":""}}`},
 		{"/v1/messages", "tools[0].type", "custom", `{` + asking + `,"tools":[{"type":"","name":"a"}]}`},
 		{"/v1/messages", "tool_choice.type", "auto, any", `{` + asking + `,` + schema + `,"tool_choice":{"type":""}}`},

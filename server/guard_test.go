@@ -47,8 +47,8 @@ func TestD1Hosts(t *testing.T) {
 	c.header = map[string]string{"Content-Encoding": "zstd"}
 	c.refuses(415, "", "want gzip", "POST", "/v1/chat/completions", `{`+hello+`}`)
 	c.header = map[string]string{"Content-Encoding": "gzip"}
-	c.refuses(400, "", "not read to its end", "POST", "/v1/chat/completions", `{`+hello+`}`)
-	c.refuses(400, "", "not read to its end", "POST", "/v1/chat/completions", zipped(`{` + hello + `}`)[:40])
+	c.refuses(400, "", "no whole gzip", "POST", "/v1/chat/completions", `{`+hello+`}`)
+	c.refuses(400, "", "no whole gzip", "POST", "/v1/chat/completions", zipped(`{` + hello + `}`)[:40])
 	c.refuses(413, "", "more than", "POST", "/v1/chat/completions", zipped(strings.Repeat(" ", 33<<20)))
 	if status, answer, _ := c.do("POST", "/v1/chat/completions/input_tokens", zipped(`{`+hello+`}`)); status != 200 {
 		t.Errorf("gzip: %d %s", status, answer)

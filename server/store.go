@@ -413,6 +413,9 @@ func uploadFile(x *exchange) any {
 	if err != nil || kind != "multipart/form-data" {
 		return refuse(http.StatusUnsupportedMediaType, "", "", "Content-Type is not multipart/form-data")
 	}
+	if coding := x.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType, "", "", "Content-Encoding %q: want none for a file", coding)
+	}
 	x.from.limit = uploadLimit
 	x.r.Body = http.MaxBytesReader(x.w, x.r.Body, maxFile+1<<20)
 	parts, err := x.r.MultipartReader()
@@ -495,7 +498,7 @@ func uploadProblem(err error) *problem {
 	if own := (*fs.PathError)(nil); errors.As(err, &own) {
 		return internal("The server could not keep the file")
 	}
-	return bodyProblem(err)
+	return bodyProblem(err, "")
 }
 
 // file returns the file of a path.
