@@ -157,13 +157,12 @@ func (m *Model) Sampling() Sampling {
 		if s.LogitBias == nil {
 			s.LogitBias = map[int]float32{}
 		}
-		s.LogitBias[id] = float32(math.Inf(-1))
+		if id < m.opened.Engine.VocabSize() { // else no token, and an error as a key
+			s.LogitBias[id] = float32(math.Inf(-1))
+		}
 	}
 	if g.Sample {
-		s.Temperature, s.TopK, s.TopP, s.MinP = g.Temperature, g.TopK, g.TopP, g.MinP
-		if s.Temperature == 0 {
-			s.Temperature = 1
-		}
+		s.Temperature, s.TopK, s.TopP, s.MinP = cmp.Or(g.Temperature, 1), g.TopK, g.TopP, g.MinP
 	}
 	return s
 }

@@ -151,3 +151,20 @@ func rewrite(t *testing.T, path string, edit func(map[string]any)) {
 		t.Fatal(err)
 	}
 }
+
+// TestSuppressed: a publisher's recommendation bans the tokens of its list, and an id outside the vocabulary is none.
+func TestSuppressed(t *testing.T) {
+	dir := pad(t, golden.Model(t, "smollm3"), 0, nil)
+	if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(`{"suppress_tokens": [3, 100000000]}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m := open(t, dir, karat.Options{})
+	if banned := m.Sampling().LogitBias; len(banned) != 1 || !math.IsInf(float64(banned[3]), -1) {
+		t.Errorf("banned: %v", banned)
+	}
+	for _, err := range m.Generate(t.Context(), "a", karat.GenerateOptions{MaxTokens: 1}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
