@@ -11,8 +11,8 @@ import (
 // noRank is the rank of a pair without a merge, above all others.
 const noRank = 1<<32 - 1
 
-// A pairTable holds the merges of adjacent symbols, in a flat hash table with linear probing, at most half full. The
-// multiplier is random, so no file can provoke collisions.
+// A pairTable holds the merges of adjacent symbols, in a flat hash table with linear probing, at most two thirds
+// full. The multiplier is random, so no file can provoke collisions.
 type pairTable struct {
 	slots []pairSlot
 	mul   uint64
@@ -26,7 +26,7 @@ type pairSlot struct {
 }
 
 func newPairTable(n int) pairTable {
-	size := bits.Len(uint(max(n+n/2, 8) - 1)) // at most two thirds are taken
+	size := bits.Len(uint(max(n+n/2, 8) - 1))
 	return pairTable{slots: make([]pairSlot, 1<<size), mul: rand.Uint64() | 1, shift: 64 - size}
 }
 
