@@ -36,7 +36,7 @@ func (s *Server) hide(text string) string {
 			all = append(all, v[strings.LastIndexAny(v, " =")+1:])
 		}
 	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) }) // else some would stay in part
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) }) // one may begin another
 	for _, v := range all {
 		if len(v) > 3 { // a shorter one would take words apart
 			text = strings.ReplaceAll(text, v, "…")
