@@ -31,7 +31,7 @@ func (s *Server) hide(text string) string {
 		}
 	}
 	for _, v := range all {
-		for _, v := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(";&,", r) }) { // of Cookie
+		for _, v := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(";&,", r) }) {
 			v = strings.TrimRight(v, "=")
 			all = append(all, v[strings.LastIndexAny(v, " =")+1:])
 		}
