@@ -101,7 +101,7 @@ func TestIncidentFiles(t *testing.T) {
 		{"A9 end of turn no number", func(t *testing.T, dir string) string {
 			write(t, dir, "generation_config.json", `{"eos_token_id":"</s>"}`)
 			return dir
-		}, []string{"generation_config.json: "}},
+		}, []string{`generation_config.json: ids of tokens: "</s>", want an integer`}},
 		{"A11 no tensors", func(t *testing.T, dir string) string { os.Remove(dir + "/model.safetensors"); return dir }, []string{"neither model.safetensors nor model.safetensors.index.json is there"}},
 		{"A11 a seed for weights", func(t *testing.T, dir string) string {
 			os.Remove(dir + "/model.safetensors")

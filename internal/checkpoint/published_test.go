@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -110,11 +112,16 @@ func TestPointer(t *testing.T) {
 
 // TestTiktokenAlone reads a folder with tiktoken's list alone, where the class of its tokenizer is known.
 func TestTiktokenAlone(t *testing.T) {
+	list := ""
+	for c := range 256 {
+		list += fmt.Sprintf("%s %d\n", base64.StdEncoding.EncodeToString([]byte{byte(c)}), c)
+	}
 	for config, fault := range map[string]string{
-		`{"tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": {"2": {"content": "[BOS]", "special": true}}}`: "",
+		`{"tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": {"257": {"content": "!!"}}}`:                     "tiktoken.model: token 257",
+		`{"tokenizer_class": "TikTokenTokenizer", "added_tokens_decoder": {"257": {"content": "[BOS]", "special": true}}}`: "",
 		`{"tokenizer_class": "OtherTokenizer"}`: `tokenizer_class "OtherTokenizer"`,
 	} {
-		c, err := open(t, map[string]string{"tiktoken.model": "IQ== 0\nISE= 1\n", "tokenizer_config.json": config})
+		c, err := open(t, map[string]string{"config.json": strings.Replace(smallConfig, "100", "513", 1), "tiktoken.model": list + "ISE= 256\n", "tokenizer_config.json": config})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +129,7 @@ func TestTiktokenAlone(t *testing.T) {
 		if (err == nil) != (fault == "") || err != nil && !strings.Contains(err.Error(), fault) {
 			t.Errorf("%s: %v", config, err)
 		}
-		if err == nil && !slices.Equal(tok.Encode("!!![BOS]", tokenizer.Options{ParseSpecial: true}), []int{1, 0, 2}) {
+		if err == nil && !slices.Equal(tok.Encode("!!![BOS]", tokenizer.Options{ParseSpecial: true}), []int{256, 33, 257}) {
 			t.Errorf("%s: %v", config, tok.Encode("!!![BOS]", tokenizer.Options{ParseSpecial: true}))
 		}
 	}

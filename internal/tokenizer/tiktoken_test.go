@@ -115,7 +115,7 @@ func TestTiktokenLines(t *testing.T) {
 	}
 	for list, want := range map[string]string{
 		"IQ== 0\nIg== 2\n": "line 2 is", "IQ== 0\nIQ== 1\n": "line 2 is", "IQ 0\n": "line 1 is", " 0\n": "line 1 is", "IQ==\n": "line 1 is",
-		"IQ== 0\n\n": "line 2 is", base64.StdEncoding.EncodeToString(make([]byte, 513)) + " 0": "at most 512 bytes", dense: "merges up to line",
+		"IQ== 0\n\n": "line 2 is", "": "the byte 0x00 alone", "AA== 0\nIQ== 1\n": "the byte 0x01 alone", base64.StdEncoding.EncodeToString(make([]byte, 513)) + " 0": "at most 512 bytes", dense: "merges up to line",
 	} {
 		if _, err := tokenizer.FromTiktoken([]byte(list), config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", list, err)

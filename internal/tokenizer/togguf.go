@@ -14,6 +14,7 @@ type Files struct {
 	JSON   []byte // tokenizer.json
 	Model  []byte // tokenizer.model
 	Config []byte // tokenizer_config.json
+	Name   string // of the file behind JSON or Model, for errors
 }
 
 // ToGGUF translates a folder's tokenizer into GGUF's metadata for a model that embeds size tokens, as llama.cpp's

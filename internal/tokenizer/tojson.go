@@ -255,6 +255,11 @@ func FromTiktoken(list, config []byte) ([]byte, error) {
 			return cmp.Or(cmp.Compare(vocab[a[0]], vocab[b[0]]), cmp.Compare(vocab[a[1]], vocab[b[1]]))
 		})
 	}
+	for c := range 256 { // else a text with the byte would lose it
+		if _, ok := ranks[string([]byte{byte(c)})]; !ok {
+			return nil, fmt.Errorf("tiktoken.model: no line has the byte 0x%02x alone", c)
+		}
+	}
 	added := make([]jsonAddedToken, 256)
 	for i := range added {
 		id := len(spelled) + i

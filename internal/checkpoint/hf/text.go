@@ -142,17 +142,21 @@ func TokenizerFiles(dir string, most int) (f tokenizer.Files, err error) {
 			return f, err
 		}
 	}
-	if f.JSON != nil || f.Model != nil {
+	if f.Name = "tokenizer.json"; f.JSON != nil {
 		return f, nil
 	}
-	vocab, err := ReadText(dir, "vocab.txt", most)
+	if f.Name = "tokenizer.model"; f.Model != nil {
+		return f, nil
+	}
+	f.Name = "vocab.txt"
+	vocab, err := ReadText(dir, f.Name, most)
 	if err != nil {
 		return f, err
 	}
 	from := tokenizer.FromVocab
 	if vocab == nil {
-		from = tokenizer.FromTiktoken
-		if vocab, err = ReadText(dir, "tiktoken.model", most); err != nil {
+		from, f.Name = tokenizer.FromTiktoken, "tiktoken.model"
+		if vocab, err = ReadText(dir, f.Name, most); err != nil {
 			return f, err
 		}
 	}
@@ -172,11 +176,7 @@ func Tokenizer(dir string, most int) (*tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := "tokenizer.json"
-	if f.JSON == nil {
-		name = "tokenizer.model"
-	}
-	return ParseTokenizer(filepath.Join(dir, name), f)
+	return ParseTokenizer(filepath.Join(dir, f.Name), f)
 }
 
 // ParseTokenizer makes the tokenizer of the files f; path is for errors.

@@ -154,7 +154,7 @@ func (d *description) method() (method, error) {
 	}
 	for key, v := range map[string]any{"rotation": d.Rotation, "rotation_config": d.Rotations,
 		"spinquant_config": d.Spins} {
-		if text := fmt.Sprint(v); !slices.Contains([]string{"<nil>", "", "map[]"}, text) {
+		if text := fmt.Sprint(v); !slices.Contains([]string{"<nil>", "", "map[]", "[]", "false"}, text) {
 			return nil, fmt.Errorf("%s is %.80s: rotations of activations are not computed; %s", key, text, advice)
 		}
 	}

@@ -463,7 +463,7 @@ func TestRotations(t *testing.T) {
 		fails(t, fmt.Sprintf(`{"quantization_config": {"quant_method": "gptq", "group_size": 32, %q: %s}}`, key, value), parts,
 			"quantization_config: "+key+" is ")
 	}
-	values(t, `{"quantization_config": {"quant_method": "gptq", "group_size": 32, "rotation": null, "rotation_config": {}}}`, parts)
+	values(t, `{"quantization_config": {"quant_method": "gptq", "group_size": 32, "rotation": false, "rotation_config": {}, "spinquant_config": null}}`, parts)
 	for _, algo := range []string{`{"name": "rotation", "r1": true, "r4": true}`, `{"name": "quarot", "online_had" : true}`} {
 		fails(t, `{"quantization_config": {"quant_method": "quark", "algo_config": [`+algo+`]}}`, parts, "algo_config has r4 or an online rotation")
 	}

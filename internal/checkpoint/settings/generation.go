@@ -3,7 +3,6 @@ package settings
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -105,7 +104,7 @@ func (d *IDs) UnmarshalJSON(b []byte) error {
 	var list []float64
 	if json.Unmarshal(b, &list) != nil {
 		if json.Unmarshal(b, &one) != nil {
-			return errors.New("ids of tokens: want an integer, or a list of them")
+			return fmt.Errorf("ids of tokens: %.40s, want an integer, or a list of them", b)
 		}
 		list = []float64{*one} // null is a list
 	}
