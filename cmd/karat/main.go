@@ -29,6 +29,12 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
+// isReaderGone reports whether the reader of standard output has gone, and not that of another pipe or connection.
+func isReaderGone(err error) bool {
+	var file *fs.PathError
+	return isBrokenPipe(err) && errors.As(err, &file) && file.Path == os.Stdout.Name()
+}
+
 // run executes a command line and returns the exit status.
 func run(args []string) int {
 	started := false
@@ -50,7 +56,7 @@ func run(args []string) int {
 	if err == nil {
 		err = *helped
 	}
-	if err == nil || isBrokenPipe(err) {
+	if err == nil || isReaderGone(err) {
 		return 0
 	}
 	var f failure
