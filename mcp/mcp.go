@@ -170,8 +170,7 @@ func ReadConfig(r io.Reader) ([]Server, error) {
 		s.Timeout = time.Duration(e.Timeout * float64(time.Second))
 		for _, v := range append(slices.Collect(maps.Values(s.Headers)), s.URL) { // programs may mean another thing
 			if rest := variable.ReplaceAllString(v, ""); strings.Contains(rest, "${") {
-				return nil, fmt.Errorf("server %q: its url or a header has ${ without NAME}: want ${NAME} or "+
-					"${NAME:-TEXT}", name)
+				return nil, fmt.Errorf("server %q: its url or a header: want ${NAME} or ${NAME:-TEXT}", name)
 			}
 		}
 		for _, t := range []*string{&s.Command, &s.Dir, &s.URL} {

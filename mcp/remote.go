@@ -26,9 +26,7 @@ func (s *Server) hide(text string) string {
 	if at, err := url.Parse(s.URL); err == nil && s.URL != "" {
 		pass, _ := at.User.Password()
 		all = append(all, at.RawQuery, pass, at.User.Username(), at.Fragment)
-		for _, values := range at.Query() {
-			all = append(all, values...)
-		}
+		all = append(all, slices.Concat(slices.Collect(maps.Values(at.Query()))...)...)
 	}
 	for _, v := range all {
 		for _, v := range strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(";&,", r) }) {
