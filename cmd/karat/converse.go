@@ -180,7 +180,10 @@ func answerOnce(p *conversation) (*answer, error) {
 	a := &answer{output: p.output()}
 	ctx, stop := p.prompter.interruptible()
 	defer stop()
-	r, err := p.fit(ctx)
+	r, err := request{}, p.offerTools(ctx)
+	if err == nil {
+		r, err = p.fit(ctx)
+	}
 	if err == nil {
 		a.parser, a.ids = r.parser, r.ids
 		err = a.write(ctx, r.tokens(ctx, a.session))

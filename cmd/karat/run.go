@@ -242,11 +242,8 @@ func (t *talk) answer(ctx context.Context, prompt string, messages []karat.Messa
 	if f.receipt.out != "" {
 		t.g.Receipt = t.model.NewReceipt()
 	}
-	if t.tools != nil { // their list may have changed
-		if err := t.tools.Refresh(ctx); err != nil {
-			return nil, err
-		}
-		t.g.Tools = t.tools.List()
+	if err := t.offerTools(ctx); err != nil {
+		return nil, err
 	}
 	g := t.g
 	var ids []int

@@ -72,6 +72,16 @@ func (t *talk) start(servers []mcp.Server) (err error) {
 	return nil
 }
 
+// offerTools offers the model the tools that the servers have now.
+func (t *talk) offerTools(ctx context.Context) error {
+	if t.tools == nil {
+		return nil
+	}
+	err := t.tools.Refresh(ctx)
+	t.g.Tools = t.tools.List()
+	return err
+}
+
 // shown is an error with a text of another program.
 type shown struct{ error }
 

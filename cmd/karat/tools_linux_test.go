@@ -32,9 +32,9 @@ func TestConsent(t *testing.T) {
 	chat := []string{model, "--mcp", config, "--ctx", "16384", "-v"}
 	chatAt(t, state, chat...).press(t, [2]string{"", ">>> "}, asks, [2]string{"", "[N]o: "}, [2]string{"\x03", "the message is forgotten>>> "}, [2]string{"/tokens\r", "0 of 16384 tokens>>> "},
 		asks, [2]string{"", "[N]o: "}, [2]string{"\r", "error: the user has refused this call"}, [2]string{"", "Understood."}, [2]string{"", ">>> "},
-		[2]string{"/save " + saved + "\r", "saved 4 messages>>> "}, [2]string{"/clear\r", ">>> "}, asks, [2]string{"", "[N]o: "}, [2]string{"y\r", "error: model is needed"}, [2]string{"", ">>> "},
-		[2]string{"/clear\r", ">>> "}, asks, [2]string{"", "[N]o: "}, [2]string{"a\r", "error: model is needed"}, [2]string{"", ">>> "},
-		[2]string{"/clear\r", ">>> "}, [2]string{"Go\r", "error: model is needed"}, [2]string{"", "Understood."}, [2]string{"", ">>> "}, [2]string{"/bye\r", "ended 0"})
+		[2]string{"/save " + saved + "\r", "saved 4 messages>>> "}, [2]string{"/clear\r", ">>> "}, asks, [2]string{"", "[N]o: "}, [2]string{"y\r", `missing properties: ["model"`}, [2]string{"", ">>> "},
+		[2]string{"/clear\r", ">>> "}, asks, [2]string{"", "[N]o: "}, [2]string{"a\r", `missing properties: ["model"`}, [2]string{"", ">>> "},
+		[2]string{"/clear\r", ">>> "}, [2]string{"Go\r", `missing properties: ["model"`}, [2]string{"", "Understood."}, [2]string{"", ">>> "}, [2]string{"/bye\r", "ended 0"})
 	c, err := readChat(saved)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestConsent(t *testing.T) {
 		t.Errorf("saved again: %+v, %v", again, err)
 	}
 	one := append(chat, "--mcp-allow", "lab/record", "Go")
-	chatAt(t, state, one...).press(t, [2]string{"", asks[1]}, [2]string{"", "[N]o: "}, [2]string{"y\n", "error: model is needed"}, [2]string{"", "Understood."}, [2]string{"", "ended 0"})
+	chatAt(t, state, one...).press(t, [2]string{"", asks[1]}, [2]string{"", "[N]o: "}, [2]string{"y\n", `missing properties: ["model"`}, [2]string{"", "Understood."}, [2]string{"", "ended 0"})
 	chatAt(t, state, one...).press(t, [2]string{"", asks[1]}, [2]string{"", "[N]o: "}, [2]string{"\x03", "ended 130"})
 	for _, wrong := range []string{`[{"role":"user","content":"a"},{"role":"tool","content":"a"}]`, `[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"id":"1","name":"a","arguments":{}}]}]`,
 		`[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"id":"1","name":"a","arguments":{}}]},{"role":"tool","tool_call_id":"2","content":""}]`} {
