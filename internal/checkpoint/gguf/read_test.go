@@ -113,9 +113,7 @@ func TestLayersBehind(t *testing.T) {
 	for last, want := range map[string]int{"blk.2.attn_q": 3, "blk.2.nextn.eh_proj": 2} {
 		r := readerOf(t, &family.Family{Name: "fam"}, file.KeyValue{Key: "fam.nextn_predict_layers", Value: uint32(1)})
 		r.Values["num_hidden_layers"] = 3.
-		for _, name := range []string{"blk.1.attn_q", "blk.2.attn_k", last} {
-			r.set.Names = append(r.set.Names, name)
-		}
+		r.set.Names = append(r.set.Names, "blk.1.attn_q", "blk.2.attn_k", last)
 		r.readNextLayers()
 		if n := r.Values.Int("num_hidden_layers"); n != want || len(r.set.Names) != want*2-3 {
 			t.Errorf("%s: %d layers, tensors %v", last, n, r.set.Names)
