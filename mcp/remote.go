@@ -45,7 +45,7 @@ func (s *Server) hide(text string) string {
 
 // reach returns the way to a server's address.
 func (p *process) reach(kind string) sdk.Transport {
-	c := &http.Client{Transport: road{p}, CheckRedirect: func(q *http.Request, via []*http.Request) error {
+	c := &http.Client{Transport: transport{p}, CheckRedirect: func(q *http.Request, via []*http.Request) error {
 		last := via[len(via)-1]
 		if len(via) > 5 {
 			p.fail(fmt.Errorf("%s redirects in a circle: is the path right?", last.URL.Host))
@@ -61,10 +61,10 @@ func (p *process) reach(kind string) sdk.Transport {
 	return &sdk.StreamableClientTransport{Endpoint: p.URL, HTTPClient: c, MaxEventSize: -1, DisableStandaloneSSE: true}
 }
 
-// road carries a connection's requests: with the headers for the address's host alone, and with bounded answers.
-type road struct{ *process }
+// transport carries a connection's requests: with the headers for the address's host alone, and with bounded answers.
+type transport struct{ *process }
 
-func (r road) RoundTrip(q *http.Request) (*http.Response, error) {
+func (r transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	asked := q.Context()
 	if q = q.Clone(asked); q.Method != http.MethodPost { // a stream outlives the request that opens it
 		q = q.WithContext(r.life)

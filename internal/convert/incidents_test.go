@@ -246,7 +246,7 @@ func TestHostileConfig(t *testing.T) {
 		t.Errorf("notes %q", r.Notes)
 	}
 	dir := spoil(t, "tiny-qwen3", "tokenizer.json", func([]byte) []byte { return nil })
-	refused(t, dir, out(t), convert.Options{}, "none of tokenizer.json, tokenizer.model and vocab.txt")
+	refused(t, dir, out(t), convert.Options{}, "none of tokenizer.json, tokenizer.model, vocab.txt and tiktoken.model")
 }
 
 // TestOverflow is a weight that bfloat16 holds and binary16 does not.
